@@ -1,0 +1,2 @@
+//! cleanslate
+pub mod wire;
