@@ -1,2 +1,3 @@
 //! cleanslate
+pub mod types;
 pub mod wire;
