@@ -1,7 +1,23 @@
 //! The words of this house: plain values that every room shares. Depends on nothing above it.
 
 mod address;
+mod allocation;
+mod deadline;
+mod facts;
+mod identity;
+mod policy;
+mod reason;
+mod receipt;
 mod roots;
+mod token;
 
 pub use address::{AddressError, PciAddress};
+pub use allocation::{AllocatedDevice, Allocation, Claim, ClaimRef, ClaimUid, UidError};
+pub use deadline::Deadline;
+pub use facts::{Fact, HolderProcess, Inspection, Probe, Reset, Scrub, ScrubPass};
+pub use identity::Identity;
+pub use policy::{Deadlines, DeviceRule, MatchRule, Policy, ReleasePolicy, ScrubRule, StepName};
+pub use reason::{Class, Fault, Reason};
+pub use receipt::{Mode, Receipt, StepTime};
 pub use roots::Roots;
+pub use token::Token;

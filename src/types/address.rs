@@ -21,6 +21,12 @@ pub struct PciAddress {
 pub struct AddressError(String);
 
 impl PciAddress {
+    /// The function number, 0 to 7.
+    #[must_use]
+    pub fn function(&self) -> u8 {
+        self.function
+    }
+
     /// The device's name in slices and CDI files, `pci-0000-3b-00-0` (a DNS label).
     #[must_use]
     pub fn device_name(&self) -> String {

@@ -1,0 +1,99 @@
+//! What a worker says it saw. Facts carry no judgement: `proof::verdict` makes that.
+
+use serde::{Deserialize, Serialize};
+
+/// One thing that was looked at.
+///
+/// `Unreadable` (it should be there and cannot be read) is never healthy; `Absent` (the device has none, its
+/// capability list was read whole) is named in the receipt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fact {
+    /// As it must be.
+    Good,
+    /// Not as it must be, with what was seen.
+    Bad(String),
+    /// It should be there and cannot be read, with why.
+    Unreadable(String),
+    /// The device has none.
+    Absent,
+}
+
+/// Who answers at an address, read from its config space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inspection {
+    /// PCI vendor id.
+    pub vendor: u16,
+    /// PCI device id.
+    pub device: u16,
+    /// PCIe Device Serial Number (extended capability 0003h).
+    pub serial: Option<u64>,
+    /// Name of the bound driver.
+    pub driver: Option<String>,
+    /// Words of `reset_method`.
+    pub reset_methods: Vec<String>,
+}
+
+/// What a probe looked at (`reference/hardware.md` 1.12).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// Config space answers, whole, with a sane header.
+    pub present: Fact,
+    /// Ids and serial are those of the device that was leased.
+    pub identity: Fact,
+    /// Every memory BAR register holds the address that the kernel gave it, and memory decoding is as the bound
+    /// driver needs it.
+    pub bars: Fact,
+    /// No transaction is pending.
+    pub transactions: Fact,
+}
+
+/// A process that has the device open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderProcess {
+    /// Process id in the host's namespace.
+    pub pid: u32,
+    /// Its command name.
+    pub comm: String,
+    /// Its control group, which names the pod.
+    pub cgroup: String,
+    /// What it has open.
+    pub path: String,
+}
+
+/// A reset that returned success.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reset {
+    /// The method that was pinned.
+    pub method: String,
+}
+
+/// A scrub that ran to its end, whatever it found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scrub {
+    /// Size of the memory in bytes.
+    pub size: u64,
+    /// Bytes written in both passes.
+    pub bytes_written: u64,
+    /// How many canaries were planted in each pass, one per chunk.
+    pub chunks: u64,
+    /// The pass with this run's pattern.
+    pub pattern: ScrubPass,
+    /// The pass with zeros.
+    pub zero: ScrubPass,
+    /// Planted words that were not zero after their repair.
+    pub canaries_left: u64,
+}
+
+/// What one verification visited and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubPass {
+    /// 64-bit words that were read and compared.
+    pub words_visited: u64,
+    /// Chunks in which exactly the planted word differed, with exactly the planted value.
+    pub canaries_found: u64,
+    /// Words that differed and were no canary.
+    pub errors: u64,
+    /// Byte offset of the first such word; never what stood there.
+    pub first_error: Option<u64>,
+}

@@ -1,0 +1,40 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::PciAddress;
+
+/// Who a device is, over slots and reboots: its serial number where it has one, else its address.
+///
+/// Records are keyed by it, so that a quarantine follows the card and not the slot. The text is safe as a file
+/// name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Identity(String);
+
+impl Identity {
+    /// A function with a PCIe Device Serial Number (PCIe extended capability 0003h). The function's ids are part
+    /// of the name: a card with several functions has one serial for all.
+    #[must_use]
+    pub fn from_serial(vendor: u16, device: u16, function: u8, serial: u64) -> Self {
+        Self(format!("serial-{vendor:04x}-{device:04x}-{function:x}-{serial:016x}"))
+    }
+
+    /// A function that has only its place.
+    #[must_use]
+    pub fn from_address(address: PciAddress) -> Self {
+        Self(address.device_name())
+    }
+
+    /// The text, also the name of the device's records.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

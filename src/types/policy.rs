@@ -1,0 +1,137 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::PciAddress;
+
+/// A step of a worker; each has a deadline of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepName {
+    /// Lock the device and read who it is.
+    Inspect,
+    /// Judge its config space and registers.
+    Probe,
+    /// Look for processes that have it open.
+    Holders,
+    /// Reset it.
+    Reset,
+    /// Overwrite and read back its memory.
+    Scrub,
+}
+
+impl StepName {
+    /// The name in policies, receipts and messages.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Inspect => "inspect",
+            Self::Probe => "probe",
+            Self::Holders => "holders",
+            Self::Reset => "reset",
+            Self::Scrub => "scrub",
+        }
+    }
+
+    /// The deadline where no policy says otherwise. A scrub's grows with the memory: 1 s per 64 MiB read and
+    /// written over PCIe (a BAR reads at 10 to 100 MB/s on real hardware) on top of this.
+    #[must_use]
+    pub fn default_deadline(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Inspect | Self::Probe | Self::Holders => 2,
+            Self::Reset => 10,
+            Self::Scrub => 5,
+        })
+    }
+}
+
+/// What a node's policy file says; without one no device is ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Which devices are ours and how each is cleaned; the first rule that matches a device counts.
+    pub devices: Vec<DeviceRule>,
+    /// What happens when a claim lets go of a device, and to devices in quarantine.
+    pub release: ReleasePolicy,
+}
+
+/// One rule of the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceRule {
+    /// Which devices it is about; every field given must agree.
+    pub matches: MatchRule,
+    /// How its memory is overwritten; `None`: we have no way, so the device is never granted.
+    pub scrub: Option<ScrubRule>,
+    /// The kernel's reset method that is pinned for a reset, one word of `reset_method`.
+    pub reset_method: String,
+    /// Deadlines that differ from the defaults.
+    pub deadlines: Deadlines,
+}
+
+/// Which devices a rule is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MatchRule {
+    /// PCI vendor id.
+    pub vendor: Option<u16>,
+    /// PCI device id.
+    pub device: Option<u16>,
+    /// PCI class, 24 bits.
+    pub class: Option<u32>,
+    /// The function's address.
+    pub address: Option<PciAddress>,
+}
+
+/// How memory is overwritten and read back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScrubRule {
+    /// These BARs are the whole memory of the device.
+    Bars(Vec<u8>),
+    /// A vendor's library does it.
+    Library(String),
+}
+
+/// Step deadlines by step.
+pub type Deadlines = BTreeMap<StepName, Duration>;
+
+/// Cleaning after a release and what ends a quarantine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleasePolicy {
+    /// How long an unprepare waits for its cleaning before it answers.
+    pub wait: Duration,
+    /// How long a prepare or a cleaning waits for processes of a pod that has just ended.
+    pub patience: Duration,
+    /// Time between two attempts to bring a quarantined device back by a verified re-sanitization.
+    pub retry: Duration,
+    /// How many such attempts there are; 0 leaves every quarantine to an operator.
+    pub attempts: u32,
+}
+
+impl Default for ReleasePolicy {
+    fn default() -> Self {
+        Self {
+            wait: Duration::from_secs(20),
+            patience: Duration::from_secs(15),
+            retry: Duration::from_secs(300),
+            attempts: 3,
+        }
+    }
+}
+
+impl MatchRule {
+    /// Whether a device with these ids and this address is meant.
+    #[must_use]
+    pub fn covers(&self, vendor: u16, device: u16, class: u32, address: PciAddress) -> bool {
+        self.vendor.is_none_or(|v| v == vendor)
+            && self.device.is_none_or(|d| d == device)
+            && self.class.is_none_or(|c| c == class)
+            && self.address.is_none_or(|a| a == address)
+    }
+}
+
+impl DeviceRule {
+    /// The deadline of a step, before what its size adds.
+    #[must_use]
+    pub fn deadline(&self, step: StepName) -> Duration {
+        self.deadlines.get(&step).copied().unwrap_or_else(|| step.default_deadline())
+    }
+}
