@@ -35,6 +35,17 @@ impl PciAddress {
     }
 }
 
+impl PciAddress {
+    /// The address in a device's name.
+    #[must_use]
+    pub fn from_device_name(name: &str) -> Option<Self> {
+        let mut parts = name.strip_prefix("pci-")?.split('-');
+        let mut next = || parts.next();
+        let text = format!("{}:{}:{}.{}", next()?, next()?, next()?, next()?);
+        text.parse().ok().filter(|_| parts.next().is_none())
+    }
+}
+
 impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { domain, bus, device, function } = self;

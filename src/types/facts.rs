@@ -97,3 +97,60 @@ pub struct ScrubPass {
     /// Byte offset of the first such word; never what stood there.
     pub first_error: Option<u64>,
 }
+
+impl Fact {
+    /// What is wrong, where something is.
+    fn fault(&self) -> Option<&str> {
+        match self {
+            Self::Good | Self::Absent => None,
+            Self::Bad(seen) | Self::Unreadable(seen) => Some(seen),
+        }
+    }
+}
+
+impl Probe {
+    /// The first thing that is not as it must be after a reset.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        let Self { present, identity, bars, transactions } = self;
+        let facts = [present, identity, bars, transactions];
+        facts.into_iter().find_map(Fact::fault).map(str::to_owned)
+    }
+}
+
+impl Scrub {
+    /// What is missing until this shows that every word was overwritten and read back, twice, by a verification
+    /// that ran.
+    #[must_use]
+    pub fn gap(&self) -> Option<String> {
+        let words = self.size / 8;
+        if self.size == 0 || self.chunks == 0 || !self.size.is_multiple_of(8) {
+            return Some(format!("no memory was scrubbed: {} bytes in {} chunks", self.size, self.chunks));
+        }
+        if self.bytes_written < 2 * self.size {
+            return Some(format!(
+                "{} bytes written, two passes over {} need twice that",
+                self.bytes_written, self.size
+            ));
+        }
+        for (name, pass) in [("pattern", &self.pattern), ("zero", &self.zero)] {
+            if let Some(offset) = pass.first_error {
+                return Some(format!(
+                    "{name} pass: {} words read back wrong, the first at offset {offset:#x}",
+                    pass.errors
+                ));
+            }
+            if pass.errors != 0 || pass.words_visited != words {
+                let (seen, errors) = (pass.words_visited, pass.errors);
+                return Some(format!("{name} pass: {seen} of {words} words verified, {errors} errors"));
+            }
+            if pass.canaries_found != self.chunks {
+                let (found, chunks) = (pass.canaries_found, self.chunks);
+                return Some(format!(
+                    "{name} pass: the verification found {found} of {chunks} planted errors, so it did not run whole"
+                ));
+            }
+        }
+        (self.canaries_left != 0).then(|| format!("{} planted words did not become zero", self.canaries_left))
+    }
+}

@@ -1,0 +1,315 @@
+//! What claims ask of the ledger: a lease of all their devices, the grant, the undo, the release.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::device::{By, Cause, Event, Holder, Phase};
+use super::record::{ClaimDevice, ClaimRecord, RecordPhase};
+use super::{Entry, Finish, Lease, Ledger, Proved, device_record, put, same};
+use crate::store::{Change, Folder, StoreError};
+use crate::types::{AllocatedDevice, Claim, ClaimUid, Fault, Identity, PciAddress, Reason, Token};
+
+/// A device that a claim wants.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Its place in the allocation.
+    pub allocated: AllocatedDevice,
+    /// Who it is.
+    pub identity: Identity,
+    /// Where it is.
+    pub address: PciAddress,
+}
+
+/// Why a claim got no lease. No device of it is leased then.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// Another claim has the device.
+    #[error("device {device} is {phase} claim {holder}; it is free once that claim is unprepared")]
+    Held {
+        /// The device's name.
+        device: String,
+        /// What it is to that claim: granted to, being prepared for.
+        phase: &'static str,
+        /// That claim.
+        holder: String,
+    },
+    /// The device is being worked on; it will be free.
+    #[error("device {device} is in maintenance: {cause}")]
+    Busy {
+        /// The device's name.
+        device: String,
+        /// What is done to it.
+        cause: String,
+    },
+    /// The device is not handed out.
+    #[error(
+        "device {device} is in quarantine: {reason} ({class}): {evidence}; `cleanslate quarantine list` has the details"
+    )]
+    Quarantined {
+        /// The device's name.
+        device: String,
+        /// Why.
+        reason: Reason,
+        /// What ends it.
+        class: &'static str,
+        /// What was seen.
+        evidence: String,
+    },
+    /// Nobody has reported this device.
+    #[error("device {0} is not known to the ledger yet")]
+    Unknown(String),
+    /// The lease could not be made durable.
+    #[error("{fault}: {source}; no device was touched")]
+    Store {
+        /// Always [`Fault::Store`].
+        fault: Fault,
+        /// What the disk said.
+        source: StoreError,
+    },
+}
+
+impl Ledger {
+    /// The record of a claim that we prepare or have granted.
+    #[must_use]
+    pub fn claim(&self, uid: &ClaimUid) -> Option<ClaimRecord> {
+        self.lock().claims.get(uid).map(|entry| entry.record.clone())
+    }
+
+    /// Leases all devices of a claim or none, under new epochs, durably.
+    ///
+    /// # Errors
+    /// One of them cannot be had, or the record could not be written.
+    pub async fn lease(self: &Arc<Self>, claim: &Claim, wanted: &[Wanted]) -> Result<Vec<Lease>, LeaseError> {
+        let (record, before, former) = {
+            let mut state = self.lock();
+            for want in wanted {
+                match state.devices.get(&want.identity) {
+                    Some(device) if device.can_lease(&claim.reference) => {}
+                    Some(device) => return Err(refusal(device)),
+                    None => return Err(LeaseError::Unknown(want.address.device_name())),
+                }
+            }
+            let mut devices = Vec::new();
+            let mut before = Vec::new();
+            for want in wanted {
+                let Some(device) = state.devices.get(&want.identity) else { continue };
+                let token = Token { term: self.term, epoch: next_epoch(device.token, self.term) };
+                before.push(device.clone());
+                let by = By::Claim(claim.reference.clone());
+                state.force(&want.identity, Event::Lease { by, token });
+                devices.push(ClaimDevice {
+                    allocated: want.allocated.clone(),
+                    identity: want.identity.clone(),
+                    address: want.address,
+                    token,
+                    receipt: None,
+                    nodes: Vec::new(),
+                });
+            }
+            let record = ClaimRecord {
+                claim: claim.reference.clone(),
+                allocation: claim.allocation.clone(),
+                phase: RecordPhase::Preparing,
+                boot_id: self.boot_id.clone(),
+                devices,
+                other: serde_json::Map::new(),
+            };
+            let entry = Entry { record: record.clone(), stop: false };
+            let former = state.claims.insert(claim.reference.uid.clone(), entry);
+            (record, before, former)
+        };
+        self.signal();
+        let uid = &claim.reference.uid;
+        if let Err(source) = self.store.apply(vec![put(Folder::Claims, uid.as_str(), &record)]).await {
+            let mut state = self.lock();
+            for device in before {
+                // The token stays used: a write that fails late may still reach the disk.
+                if let Some(now) = state.devices.get_mut(&device.identity) {
+                    now.holder = device.holder;
+                    now.proof = device.proof.filter(|_| now.quarantine.is_none());
+                }
+            }
+            let owed = match &former {
+                Some(entry) => put(Folder::Claims, uid.as_str(), &entry.record),
+                None => Change::Remove(Folder::Claims, uid.as_str().to_owned()),
+            };
+            match former {
+                Some(entry) => state.claims.insert(uid.clone(), entry),
+                None => state.claims.remove(uid),
+            };
+            state.owed.push(owed);
+            drop(state);
+            self.signal();
+            return Err(LeaseError::Store { fault: Fault::Store, source });
+        }
+        let lease = |device: ClaimDevice| self.lease_of(device.identity, device.address, device.token);
+        Ok(record.devices.into_iter().map(lease).collect())
+    }
+
+    /// Grants a claim its proved devices, durably.
+    ///
+    /// # Errors
+    /// The record could not be written: the proofs come back, nothing is granted.
+    pub async fn commit(
+        &self,
+        uid: &ClaimUid,
+        proved: Vec<Proved>,
+    ) -> Result<ClaimRecord, (Vec<Proved>, StoreError)> {
+        let granted = {
+            let state = self.lock();
+            state.claims.get(uid).map(|entry| {
+                let mut record = entry.record.clone();
+                record.phase = RecordPhase::Granted;
+                for device in &mut record.devices {
+                    let proof = proved.iter().find(|p| *p.lease().identity() == device.identity);
+                    device.receipt = proof.map(|p| p.receipt().clone());
+                    device.nodes = proof.map(|p| p.nodes().to_vec()).unwrap_or_default();
+                }
+                record
+            })
+        };
+        let gone = || StoreError::Write {
+            record: uid.to_string(),
+            source: std::io::Error::other("was never leased"),
+        };
+        let Some(record) = granted else { return Err((proved, gone())) };
+        if record.devices.iter().any(|device| device.receipt.is_none()) {
+            return Err((proved, gone()));
+        }
+        if let Err(error) = self.store.apply(vec![put(Folder::Claims, uid.as_str(), &record)]).await {
+            return Err((proved, error));
+        }
+        let mut state = self.lock();
+        if let Some(entry) = state.claims.get_mut(uid) {
+            entry.record = record.clone();
+        }
+        for proof in &proved {
+            state.force(proof.lease().identity(), Event::Grant);
+        }
+        drop(state);
+        for proof in proved {
+            proof.give_up().0.settle();
+        }
+        self.signal();
+        Ok(record)
+    }
+
+    /// Ends a prepare that did not succeed: what went bad is quarantined, the rest is free, the record is gone.
+    pub async fn undo(&self, uid: &ClaimUid, ends: Vec<(Lease, Finish)>) {
+        let changes = {
+            let mut state = self.lock();
+            let mut changes = Vec::new();
+            for (lease, finish) in &ends {
+                if let Finish::Bad(reason, evidence) = finish {
+                    let token = Some(lease.token());
+                    changes.extend(state.quarantine(lease.identity(), *reason, evidence.clone(), token));
+                }
+            }
+            for (lease, finish) in &ends {
+                state.force(lease.identity(), Event::Finish(finish.proof(&self.boot_id)));
+                let device = state.devices.get(lease.identity());
+                changes.extend(device.map(|d| put(Folder::Devices, d.identity.as_str(), &device_record(d))));
+            }
+            state.claims.remove(uid);
+            changes.push(Change::Remove(Folder::Claims, uid.as_str().to_owned()));
+            changes
+        };
+        for (lease, _) in ends {
+            lease.settle();
+        }
+        self.signal();
+        // What cannot be written is owed: memory is right, and after a crash the record leads to a cleaning.
+        let _ = self.write_or_owe(changes).await;
+    }
+
+    /// Asks a prepare that is under way to end at its next step.
+    pub fn stop(&self, uid: &ClaimUid) {
+        if let Some(entry) = self.lock().claims.get_mut(uid) {
+            entry.stop = true;
+        }
+        self.signal();
+    }
+
+    /// Takes a claim's devices back; they wait for cleaning. Returns who they are; none if the claim has none.
+    ///
+    /// The devices are taken back in memory whatever the disk says; a move that fails is owed.
+    pub async fn release(&self, uid: &ClaimUid) -> BTreeSet<Identity> {
+        let (waiting, changes) = {
+            let mut state = self.lock();
+            let Some(Entry { record, .. }) = state.claims.remove(uid) else { return BTreeSet::new() };
+            let cause = match record.phase {
+                RecordPhase::Granted => Cause::AfterRelease(record.claim.clone()),
+                RecordPhase::Preparing => Cause::AfterCrash(record.claim.clone()),
+            };
+            for device in &record.devices {
+                let held = state.devices.get(&device.identity).and_then(|d| d.holder.by());
+                if matches!(held, Some(By::Claim(claim)) if same(claim, &record.claim)) {
+                    state.force(&device.identity, Event::Release(cause.clone()));
+                }
+            }
+            let dirty = |identity: &Identity| {
+                state.devices.get(identity).is_some_and(|d| d.wants_cleaning().is_some())
+            };
+            let waiting: BTreeSet<_> =
+                record.devices.iter().map(|d| d.identity.clone()).filter(dirty).collect();
+            let here = (Folder::Claims, uid.as_str().to_owned());
+            let changes = if waiting.is_empty() {
+                // All in quarantine: what they were last used for still has to stand somewhere, their epochs.
+                let records = record.devices.iter().filter_map(|d| state.devices.get(&d.identity));
+                let mut changes: Vec<_> =
+                    records.map(|d| put(Folder::Devices, d.identity.as_str(), &device_record(d))).collect();
+                changes.push(Change::Remove(here.0, here.1));
+                changes
+            } else {
+                let name = format!("{uid}.{}", record.grant_id());
+                state.releasing.insert(name.clone(), waiting.clone());
+                vec![Change::Move(here, (Folder::Releasing, name))]
+            };
+            (waiting, changes)
+        };
+        self.signal();
+        let _ = self.write_or_owe(changes).await;
+        waiting
+    }
+
+    /// Which of these devices still wait for their cleaning or are in it.
+    #[must_use]
+    pub fn unclean(&self, devices: &BTreeSet<Identity>) -> BTreeSet<Identity> {
+        let state = self.lock();
+        let held = |identity: &&Identity| {
+            let by = state.devices.get(identity).and_then(|device| device.holder.by());
+            matches!(by, Some(By::Maintenance(_)))
+        };
+        devices.iter().filter(held).cloned().collect()
+    }
+}
+
+pub(super) fn next_epoch(last: Token, term: u64) -> u64 {
+    if last.term == term { last.epoch + 1 } else { 1 }
+}
+
+fn refusal(device: &super::device::Device) -> LeaseError {
+    let name = device.address.device_name();
+    if let Some(quarantine) = &device.quarantine {
+        return LeaseError::Quarantined {
+            device: name,
+            reason: quarantine.reason,
+            class: quarantine.reason.class().as_str(),
+            evidence: quarantine.evidence.clone(),
+        };
+    }
+    match &device.holder {
+        Holder::Held { by: By::Claim(claim), phase } => LeaseError::Held {
+            device: name,
+            phase: match phase {
+                Phase::Granted | Phase::Lapsed => "granted to",
+                Phase::Working | Phase::Waiting => "being prepared for",
+            },
+            holder: claim.to_string(),
+        },
+        Holder::Held { by: By::Maintenance(cause), .. } => {
+            LeaseError::Busy { device: name, cause: cause.to_string() }
+        }
+        Holder::Free => LeaseError::Busy { device: name, cause: "its state has just changed".to_owned() },
+    }
+}

@@ -1,0 +1,252 @@
+//! From records to state, at start: reads no hardware and asks nobody, so it takes milliseconds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use super::device::{By, Cause, Device, Holder, Phase};
+use super::record::{ClaimDevice, ClaimRecord, DeviceRecord, OwnRecord, Quarantine, RecordPhase};
+use super::{Entry, Ledger, State, put};
+use crate::store::{Change, Folder, Found, Store, StoreError};
+use crate::types::{Identity, PciAddress, Reason, Token};
+
+/// Why there is no ledger.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The state folder cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What the start has to know.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// Grants of this boot, whose derived files must exist.
+    pub granted: Vec<ClaimRecord>,
+    /// Records that could not be believed, with why.
+    pub damaged: Vec<String>,
+}
+
+impl Ledger {
+    /// Opens the state folder and rebuilds the state from its records.
+    ///
+    /// A claim that was being prepared goes to cleaning; one granted on an earlier boot keeps its devices until it
+    /// is proved again or released; a damaged record quarantines whatever it may have been about.
+    ///
+    /// # Errors
+    /// The folder cannot be used. A record that cannot be believed is no error.
+    pub async fn open(state: &Path, boot_id: String) -> Result<(Arc<Self>, Recovered), LedgerError> {
+        let (store, contents) = Store::open(state)?;
+        let mut build = Build { boot_id, ..Build::default() };
+        for found in contents.records {
+            build.read(found);
+        }
+        let own = match contents.own {
+            None => None,
+            Some(Ok(value)) => serde_json::from_value::<OwnRecord>(value).ok(),
+            Some(Err(damage)) => {
+                build.damaged.push(format!("store {damage}"));
+                None
+            }
+        };
+        let highest = build.highest_term();
+        let term = match own.filter(|_| !build.epochs_lost) {
+            Some(own) if own.term >= highest => own.term,
+            _ => {
+                // No believable record of an earlier term: one that is above any that may have been given.
+                let now = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0);
+                let term = now.max(highest + 1);
+                let own = OwnRecord { term, other: serde_json::Map::new() };
+                let value = serde_json::to_value(own).unwrap_or_default();
+                store.put_own(value).await?;
+                term
+            }
+        };
+        let boot_id = build.boot_id.clone();
+        let (state, recovered, changes) = build.settle(term);
+        let ledger = Self { state: Mutex::new(state), store, changed: watch::Sender::new(0), boot_id, term };
+        // What the disk refuses now is owed: memory restricts already.
+        let _ = ledger.write_or_owe(changes).await;
+        Ok((Arc::new(ledger), recovered))
+    }
+}
+
+#[derive(Default)]
+struct Build {
+    boot_id: String,
+    /// A device's record cannot be read, so its last epoch is not known.
+    epochs_lost: bool,
+    devices: BTreeMap<Identity, DeviceRecord>,
+    claims: Vec<ClaimRecord>,
+    releasing: Vec<(String, ClaimRecord)>,
+    quarantines: Vec<Quarantine>,
+    damaged: Vec<String>,
+    damaged_changes: Vec<Change>,
+    suspect: bool,
+}
+
+impl Build {
+    fn read(&mut self, found: Found) {
+        match found.folder {
+            Folder::Devices => {
+                if let Some(record) = self.parse::<DeviceRecord>(found) {
+                    self.devices.insert(record.identity.clone(), record);
+                } else {
+                    self.epochs_lost = true;
+                }
+            }
+            Folder::Claims => match self.parse(found) {
+                Some(record) => self.claims.push(record),
+                None => self.suspect = true,
+            },
+            Folder::Releasing => {
+                let name = found.name.clone();
+                match self.parse(found) {
+                    Some(record) => self.releasing.push((name, record)),
+                    None => self.suspect = true,
+                }
+            }
+            Folder::Quarantine => {
+                let name = found.name.clone();
+                match self.parse(found) {
+                    Some(record) => self.quarantines.push(record),
+                    None => self.lost_quarantine(&name),
+                }
+            }
+            Folder::Damaged => {}
+        }
+    }
+
+    /// The record, or a note of its damage; the file is kept aside for a person.
+    fn parse<T: DeserializeOwned>(&mut self, found: Found) -> Option<T> {
+        let Found { folder, name, content } = found;
+        let parsed = content.and_then(|value| Ok(serde_json::from_value::<T>(value)?));
+        match parsed {
+            Ok(record) => Some(record),
+            Err(damage) => {
+                let label = format!("{}/{name}", folder.name());
+                tracing::error!(record = %label, %damage, "damaged record");
+                self.damaged.push(format!("{label} {damage}"));
+                let aside = (Folder::Damaged, format!("{}.{name}", folder.name()));
+                self.damaged_changes.push(Change::Move((folder, name), aside));
+                None
+            }
+        }
+    }
+
+    /// The file's name still says whose quarantine it was.
+    fn lost_quarantine(&mut self, name: &str) {
+        let Ok(identity) = serde_json::from_value::<Identity>(name.into()) else { return };
+        let known = self.devices.get(&identity).map(|record| record.address);
+        let Some(address) = known.or_else(|| PciAddress::from_device_name(name)) else {
+            // Nobody can say where it is: whatever turns up free is suspect.
+            self.suspect = true;
+            return;
+        };
+        self.quarantines.push(Quarantine {
+            identity,
+            address,
+            reason: Reason::UnknownOwner,
+            evidence: "its quarantine record is damaged".to_owned(),
+            token: None,
+            since: jiff::Timestamp::now(),
+            attempts: 0,
+            other: serde_json::Map::new(),
+        });
+    }
+
+    fn highest_term(&self) -> u64 {
+        let claims = self.claims.iter().chain(self.releasing.iter().map(|(_, record)| record));
+        let leases = claims.flat_map(|record| &record.devices).map(|device| device.token);
+        let devices = self.devices.values().map(|record| record.token);
+        let quarantines = self.quarantines.iter().filter_map(|record| record.token);
+        leases.chain(devices).chain(quarantines).map(|token| token.term).max().unwrap_or(0)
+    }
+
+    fn settle(mut self, term: u64) -> (State, Recovered, Vec<Change>) {
+        let mut state = State::default();
+        let mut changes = Vec::new();
+        for record in std::mem::take(&mut self.devices).into_values() {
+            let mut device = Device::new(record.identity.clone(), record.address, record.token);
+            device.proof = record.proof.filter(|proof| proof.holds(&self.boot_id));
+            state.devices.insert(record.identity, device);
+        }
+        for (name, record) in std::mem::take(&mut self.releasing) {
+            for device in &record.devices {
+                // However old the record is: as long as it stands, nobody has shown the device clean.
+                wait(&mut state, device, &Cause::AfterRelease(record.claim.clone()), &name);
+            }
+        }
+        // The same device in several records: the latest lease is the one that counts.
+        let mut claims = std::mem::take(&mut self.claims);
+        claims
+            .sort_by_key(|record| std::cmp::Reverse(record.devices.iter().map(|device| device.token).max()));
+        let mut taken = BTreeSet::new();
+        let mut granted = Vec::new();
+        for record in claims {
+            let uid = record.claim.uid.clone();
+            let (fit, stale): (Vec<_>, Vec<_>) = record.devices.iter().cloned().partition(|device| {
+                let last = state.devices.get(&device.identity).map(|known| known.token);
+                last.is_none_or(|last| device.token >= last) && !taken.contains(&device.identity)
+            });
+            taken.extend(fit.iter().map(|device| device.identity.clone()));
+            if record.phase == RecordPhase::Granted && stale.is_empty() {
+                let phase = if record.boot_id == self.boot_id { Phase::Granted } else { Phase::Lapsed };
+                for device in &fit {
+                    let holder = Holder::Held { by: By::Claim(record.claim.clone()), phase };
+                    place(&mut state, device, holder);
+                }
+                if phase == Phase::Granted {
+                    granted.push(record.clone());
+                }
+                state.claims.insert(uid, Entry { record, stop: false });
+                continue;
+            }
+            let here = (Folder::Claims, uid.as_str().to_owned());
+            if fit.is_empty() {
+                changes.push(Change::Remove(here.0, here.1));
+                continue;
+            }
+            let name = format!("{uid}.{}", record.grant_id());
+            for device in &fit {
+                wait(&mut state, device, &Cause::AfterCrash(record.claim.clone()), &name);
+            }
+            changes.push(Change::Move(here, (Folder::Releasing, name)));
+        }
+        for quarantine in self.quarantines {
+            let token = Token { term, epoch: 0 };
+            let device = state
+                .devices
+                .entry(quarantine.identity.clone())
+                .or_insert_with(|| Device::new(quarantine.identity.clone(), quarantine.address, token));
+            if device.wants_cleaning().is_some() {
+                device.holder = Holder::Free;
+            }
+            device.proof = None;
+            if self.damaged.iter().any(|label| label.contains(quarantine.identity.as_str())) {
+                changes.push(put(Folder::Quarantine, quarantine.identity.as_str(), &quarantine));
+            }
+            device.quarantine = Some(quarantine);
+        }
+        changes.append(&mut self.damaged_changes);
+        state.damaged.clone_from(&self.damaged);
+        state.suspect = self.suspect;
+        (state, Recovered { granted, damaged: self.damaged }, changes)
+    }
+}
+
+/// Lets a device of a former claim wait for cleaning.
+fn wait(state: &mut State, claimed: &ClaimDevice, cause: &Cause, releasing: &str) {
+    place(state, claimed, Holder::Held { by: By::Maintenance(cause.clone()), phase: Phase::Waiting });
+    state.releasing.entry(releasing.to_owned()).or_default().insert(claimed.identity.clone());
+}
+
+fn place(state: &mut State, claimed: &ClaimDevice, holder: Holder) {
+    let fresh = || Device::new(claimed.identity.clone(), claimed.address, claimed.token);
+    let device = state.devices.entry(claimed.identity.clone()).or_insert_with(fresh);
+    device.token = device.token.max(claimed.token);
+    (device.holder, device.proof) = (holder, None);
+}

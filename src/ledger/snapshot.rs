@@ -1,0 +1,142 @@
+//! The state as others see it: `status`, slices, metrics.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::device::{By, Device, Holder, Phase};
+use super::record::{ClaimRecord, LastProof, RecordPhase};
+use super::{Ledger, State};
+use crate::types::{Class, Identity, PciAddress, Reason, Token};
+
+/// Everything at one moment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Devices by address.
+    pub devices: Vec<DeviceView>,
+    /// Claims that have or get devices.
+    pub claims: Vec<ClaimView>,
+    /// Records that could not be read at start.
+    pub damaged: Vec<String>,
+    /// Durable changes that the disk still owes us.
+    pub unwritten: usize,
+}
+
+/// One device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DeviceView {
+    /// Its name in slices.
+    pub name: String,
+    /// Where it is.
+    pub address: PciAddress,
+    /// Who it is.
+    pub identity: Identity,
+    /// `free`, `granted`, `preparing`, `maintenance`, `lapsed`.
+    pub state: String,
+    /// What the state is about: the claim, the cause, the step.
+    pub detail: String,
+    /// The last token issued.
+    pub token: Token,
+    /// Whether a new allocation may be offered it.
+    pub schedulable: bool,
+    /// Its quarantine.
+    pub quarantine: Option<QuarantineView>,
+    /// The proof of its present state.
+    pub proof: Option<LastProof>,
+}
+
+/// A quarantine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct QuarantineView {
+    /// Why.
+    pub reason: Reason,
+    /// What ends it.
+    pub class: Class,
+    /// What was seen.
+    pub evidence: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// The lease under which it was seen.
+    pub token: Option<Token>,
+    /// Re-sanitizations tried.
+    pub attempts: u32,
+}
+
+/// A claim.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClaimView {
+    /// Its record, with the receipts.
+    #[serde(flatten)]
+    pub record: ClaimRecord,
+    /// The grant's short name.
+    pub grant: Option<String>,
+}
+
+impl Ledger {
+    /// Everything at this moment.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let state = self.lock();
+        let mut devices: Vec<_> = state.devices.values().map(|device| view(&state, device)).collect();
+        devices.sort_by_key(|device| device.address);
+        let claim = |record: &ClaimRecord| ClaimView {
+            grant: (record.phase == RecordPhase::Granted).then(|| record.grant_id()),
+            record: record.clone(),
+        };
+        Snapshot {
+            devices,
+            claims: state.claims.values().map(|entry| claim(&entry.record)).collect(),
+            damaged: state.damaged.clone(),
+            unwritten: state.owed.len(),
+        }
+    }
+
+    /// What is being done to a claim's devices now: `pci-0000-3b-00-0 reset for 0.3 s`.
+    #[must_use]
+    pub fn doing(&self, devices: &[Identity]) -> String {
+        let state = self.lock();
+        let working = devices.iter().filter_map(|identity| {
+            let device = state.devices.get(identity)?;
+            step(&state, device).map(|step| format!("{} {step}", device.address.device_name()))
+        });
+        let working: Vec<_> = working.collect();
+        if working.is_empty() { "waiting for its turn".to_owned() } else { working.join(", ") }
+    }
+}
+
+fn step(state: &State, device: &Device) -> Option<String> {
+    let (step, since) = state.steps.get(&device.identity)?;
+    Some(format!("{} for {:.1} s", step.as_str(), since.elapsed().as_secs_f64()))
+}
+
+fn view(state: &State, device: &Device) -> DeviceView {
+    let (name, mut detail) = match &device.holder {
+        Holder::Free => ("free", String::new()),
+        Holder::Held { by: By::Claim(claim), phase } => match phase {
+            Phase::Granted => ("granted", claim.to_string()),
+            Phase::Lapsed => ("lapsed", format!("{claim}, granted before the reboot")),
+            Phase::Waiting | Phase::Working => ("preparing", claim.to_string()),
+        },
+        Holder::Held { by: By::Maintenance(cause), .. } => ("maintenance", cause.to_string()),
+    };
+    if let Some(step) = step(state, device) {
+        detail = if detail.is_empty() { step } else { format!("{detail}; {step}") };
+    }
+    DeviceView {
+        name: device.address.device_name(),
+        address: device.address,
+        identity: device.identity.clone(),
+        state: name.to_owned(),
+        detail,
+        token: device.token,
+        schedulable: device.is_schedulable(),
+        quarantine: device.quarantine.as_ref().map(|quarantine| QuarantineView {
+            reason: quarantine.reason,
+            class: quarantine.reason.class(),
+            evidence: quarantine.evidence.clone(),
+            since: quarantine.since,
+            token: quarantine.token,
+            attempts: quarantine.attempts,
+        }),
+        proof: device.proof.clone(),
+    }
+}

@@ -1,0 +1,94 @@
+//! The one thread that writes.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::encoding::encode;
+use super::{Change, Folder, StoreError};
+
+/// What the thread is asked to do.
+pub(super) struct Job {
+    pub(super) work: Work,
+    pub(super) done: oneshot::Sender<Result<(), StoreError>>,
+}
+
+pub(super) enum Work {
+    Changes(Vec<Change>),
+    Own(serde_json::Value),
+}
+
+/// Starts the thread; it keeps the lock until the last sender is gone.
+pub(super) fn start(root: PathBuf, lock: File) -> io::Result<mpsc::UnboundedSender<Job>> {
+    let (jobs, mut inbox) = mpsc::unbounded_channel::<Job>();
+    std::thread::Builder::new().name("store".to_owned()).spawn(move || {
+        let _lock = lock;
+        while let Some(job) = inbox.blocking_recv() {
+            let result = match job.work {
+                Work::Changes(changes) => changes.into_iter().try_for_each(|change| make(&root, change)),
+                Work::Own(value) => put(&root, "store", &value).map_err(named("store".to_owned())),
+            };
+            // A caller that no longer waits has answered already; the change is made all the same.
+            let _ = job.done.send(result);
+        }
+    })?;
+    Ok(jobs)
+}
+
+fn named(record: String) -> impl FnOnce(io::Error) -> StoreError {
+    move |source| StoreError::Write { record, source }
+}
+
+fn make(root: &Path, change: Change) -> Result<(), StoreError> {
+    let label = |folder: Folder, name: &str| format!("{}/{name}", folder.name());
+    match change {
+        Change::Put(folder, name, value) => {
+            put(&root.join(folder.name()), &name, &value).map_err(named(label(folder, &name)))
+        }
+        Change::Move((from, name), (to, new)) => {
+            rename(root, (from, &name), (to, &new)).map_err(named(label(from, &name)))
+        }
+        Change::Remove(folder, name) => {
+            remove(&root.join(folder.name()), &name).map_err(named(label(folder, &name)))
+        }
+    }
+}
+
+fn put(folder: &Path, name: &str, value: &serde_json::Value) -> io::Result<()> {
+    let temporary = folder.join(format!("{name}.tmp"));
+    let written = write_synced(&temporary, &encode(value))
+        .and_then(|()| fs::rename(&temporary, folder.join(format!("{name}.json"))));
+    if written.is_err() {
+        // Best effort: the next start sweeps what stays.
+        let _ = fs::remove_file(&temporary);
+    }
+    written?;
+    sync_folder(folder)
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn rename(root: &Path, from: (Folder, &str), to: (Folder, &str)) -> io::Result<()> {
+    let path = |(folder, name): (Folder, &str)| root.join(folder.name()).join(format!("{name}.json"));
+    fs::rename(path(from), path(to))?;
+    sync_folder(&root.join(to.0.name()))?;
+    sync_folder(&root.join(from.0.name()))
+}
+
+fn remove(folder: &Path, name: &str) -> io::Result<()> {
+    match fs::remove_file(folder.join(format!("{name}.json"))) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => sync_folder(folder),
+    }
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
