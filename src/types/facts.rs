@@ -32,6 +32,19 @@ pub struct Inspection {
     pub driver: Option<String>,
     /// Words of `reset_method`.
     pub reset_methods: Vec<String>,
+    /// Memory BARs.
+    pub bars: Vec<BarView>,
+}
+
+/// A memory BAR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarView {
+    /// 0 to 5.
+    pub index: u8,
+    /// Bytes.
+    pub size: u64,
+    /// Memory, not registers.
+    pub prefetchable: bool,
 }
 
 /// What a probe looked at (`reference/hardware.md` 1.12).
@@ -119,6 +132,25 @@ impl Probe {
 }
 
 impl Scrub {
+    /// Both scrubs as one. The offset of a first error is the one in its own memory.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let pass = |a: &ScrubPass, b: &ScrubPass| ScrubPass {
+            words_visited: a.words_visited + b.words_visited,
+            canaries_found: a.canaries_found + b.canaries_found,
+            errors: a.errors + b.errors,
+            first_error: a.first_error.or(b.first_error),
+        };
+        Self {
+            size: self.size + other.size,
+            bytes_written: self.bytes_written + other.bytes_written,
+            chunks: self.chunks + other.chunks,
+            pattern: pass(&self.pattern, &other.pattern),
+            zero: pass(&self.zero, &other.zero),
+            canaries_left: self.canaries_left + other.canaries_left,
+        }
+    }
+
     /// What is missing until this shows that every word was overwritten and read back, twice, by a verification
     /// that ran.
     #[must_use]

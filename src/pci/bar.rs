@@ -1,0 +1,124 @@
+//! Base address registers: what the kernel gave them, and the memory behind them.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use super::sysfs::Function;
+
+const IO: u64 = 0x100;
+const MEMORY: u64 = 0x200;
+const PREFETCHABLE: u64 = 0x2000;
+const MEMORY_64: u64 = 0x10_0000;
+
+/// One memory BAR as `resource` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bar {
+    /// 0 to 5; a 64-bit BAR takes two numbers and has the first.
+    pub index: u8,
+    /// Bus address.
+    pub start: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Reads have no side effects: memory, not registers.
+    pub prefetchable: bool,
+    /// Takes two registers.
+    pub wide: bool,
+}
+
+/// The memory BARs of a function.
+///
+/// # Errors
+/// `resource` cannot be read or is not in the kernel's form.
+pub fn bars(function: &Function) -> io::Result<Vec<Bar>> {
+    let text = function.text("resource")?;
+    let bad =
+        |line: &str| io::Error::new(io::ErrorKind::InvalidData, format!("resource holds the line {line:?}"));
+    let mut found = Vec::new();
+    for (index, line) in (0..6_u8).zip(text.lines()) {
+        let mut numbers = line.split_whitespace().map(|word| {
+            word.strip_prefix("0x")
+                .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+                .ok_or_else(|| bad(line))
+        });
+        let mut next = || numbers.next().unwrap_or_else(|| Err(bad(line)));
+        let (start, end, flags) = (next()?, next()?, next()?);
+        if flags & MEMORY == 0 || flags & IO != 0 || start == 0 || end <= start {
+            continue;
+        }
+        let size = end - start + 1;
+        let (prefetchable, wide) = (flags & PREFETCHABLE != 0, flags & MEMORY_64 != 0);
+        found.push(Bar { index, start, size, prefetchable, wide });
+    }
+    Ok(found)
+}
+
+/// Memory that a scrub can write and read back.
+pub trait Memory {
+    /// Bytes, a multiple of 8.
+    fn size(&self) -> u64;
+    /// Writes at an offset.
+    ///
+    /// # Errors
+    /// The device refused.
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Returns once everything written so far has reached the device.
+    ///
+    /// # Errors
+    /// The device refused.
+    fn fence(&mut self) -> io::Result<()>;
+    /// Reads at an offset, from the device and not from a cache.
+    ///
+    /// # Errors
+    /// The device refused.
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
+}
+
+/// A BAR served as a file by a twin. Writes go through `resourceN_wc` where there is one, reads through
+/// `resourceN`, as the two mappings of a real BAR do.
+#[derive(Debug)]
+pub struct FileMemory {
+    size: u64,
+    combined: PathBuf,
+    writer: Option<File>,
+    reader: File,
+}
+
+impl FileMemory {
+    /// Opens a BAR's file.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(function: &Function, bar: Bar) -> io::Result<Self> {
+        let plain = function.path(&format!("resource{}", bar.index));
+        let combined = function.path(&format!("resource{}_wc", bar.index));
+        let combined = if combined.exists() { combined } else { plain.clone() };
+        Ok(Self { size: bar.size, combined, writer: None, reader: File::open(plain)? })
+    }
+}
+
+impl Memory for FileMemory {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => OpenOptions::new().write(true).open(&self.combined)?,
+        };
+        writer.write_all_at(bytes, offset)?;
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    fn fence(&mut self) -> io::Result<()> {
+        self.writer = None;
+        Ok(())
+    }
+
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.reader.read_exact_at(bytes, offset)
+    }
+}

@@ -1,0 +1,170 @@
+//! Configuration space: 4096 bytes, little endian (PCIe 7.5; offsets in `reference/hardware.md` 1.2).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use super::sysfs::Function;
+
+const SIZE: usize = 4096;
+const BLOCK: usize = 64;
+/// An all-ones dword is proof of a lost device only when it stays: a link retraining shows one too.
+const READS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(400);
+
+/// Capability ids.
+const PCI_EXPRESS: u8 = 0x10;
+/// Extended capability ids.
+const DEVICE_SERIAL: u16 = 0x0003;
+
+/// A whole copy of a function's configuration space.
+#[derive(Clone, Debug)]
+pub struct ConfigSpace(Vec<u8>);
+
+/// Why there is no whole copy.
+#[derive(Debug)]
+pub enum Unread {
+    /// It reads all ones, again and again: nothing answers.
+    Lost,
+    /// Fewer bytes than it has: `CAP_SYS_ADMIN` in the first user namespace is missing.
+    Short(usize),
+    /// The read failed.
+    Io(io::Error),
+}
+
+impl ConfigSpace {
+    /// Reads it, the first dword first: on a hung device every further dword would cost a completion timeout.
+    ///
+    /// # Errors
+    /// See [`Unread`].
+    pub fn read(function: &Function) -> Result<Self, Unread> {
+        let file = File::open(function.path("config")).map_err(Unread::Io)?;
+        for read in 1.. {
+            let mut first = [0; 4];
+            file.read_exact_at(&mut first, 0).map_err(Unread::Io)?;
+            if first != [0xff; 4] {
+                break;
+            }
+            if read == READS {
+                return Err(Unread::Lost);
+            }
+            super::pause(PAUSE);
+        }
+        let mut bytes = vec![0; SIZE];
+        for start in (0..SIZE).step_by(BLOCK) {
+            let got = file.read_at(&mut bytes[start..start + BLOCK], start as u64).map_err(Unread::Io)?;
+            // Conventional functions have 256 bytes only.
+            if got == 0 && start == 256 {
+                bytes.truncate(256);
+                break;
+            }
+            if got < BLOCK {
+                return Err(Unread::Short(start + got));
+            }
+            if bytes[start..start + 4] == [0xff; 4] {
+                let mut first = [0; 4];
+                file.read_exact_at(&mut first, 0).map_err(Unread::Io)?;
+                if first == [0xff; 4] {
+                    return Err(Unread::Lost);
+                }
+            }
+        }
+        Ok(Self(bytes))
+    }
+
+    /// Whether the function answers with its ids: neither all ones nor "not ready yet" (configuration retry status,
+    /// vendor id 0001h).
+    ///
+    /// # Errors
+    /// The read failed.
+    pub fn is_ready(function: &Function) -> io::Result<bool> {
+        let mut first = [0; 4];
+        File::open(function.path("config"))?.read_exact_at(&mut first, 0)?;
+        let dword = u32::from_le_bytes(first);
+        Ok(dword != u32::MAX && dword != 0xffff_0001)
+    }
+
+    /// Vendor and device id.
+    #[must_use]
+    pub fn ids(&self) -> (u16, u16) {
+        (self.word(0x00), self.word(0x02))
+    }
+
+    /// The header type without its multi-function bit.
+    #[must_use]
+    pub fn header_type(&self) -> u8 {
+        self.byte(0x0e) & 0x7f
+    }
+
+    /// The command register.
+    #[must_use]
+    pub fn command(&self) -> u16 {
+        self.word(0x04)
+    }
+
+    /// A BAR register, 0 to 5.
+    #[must_use]
+    pub fn bar(&self, index: usize) -> u32 {
+        self.dword(0x10 + 4 * index)
+    }
+
+    /// The PCIe Device Serial Number; `None` where the capability is absent.
+    #[must_use]
+    pub fn serial(&self) -> Option<u64> {
+        let at = self.extended_capability(DEVICE_SERIAL)?;
+        let serial = u64::from(self.dword(at + 8)) << 32 | u64::from(self.dword(at + 4));
+        // Both are what cards show whose maker never wrote a number.
+        (serial != 0 && serial != u64::MAX).then_some(serial)
+    }
+
+    /// Device Status bit 5: transactions pending. `None` without a PCIe capability.
+    #[must_use]
+    pub fn transactions_pending(&self) -> Option<bool> {
+        let at = self.capability(PCI_EXPRESS)?;
+        Some(self.word(at + 0x0a) & 1 << 5 != 0)
+    }
+
+    fn capability(&self, id: u8) -> Option<usize> {
+        let mut at = usize::from(self.byte(0x34) & 0xfc);
+        // Broken devices have loops; there is room for 48 capabilities.
+        for _ in 0..48 {
+            let found = self.byte(at);
+            if at < 0x40 || found == 0xff {
+                return None;
+            }
+            if found == id {
+                return Some(at);
+            }
+            at = usize::from(self.byte(at + 1) & 0xfc);
+        }
+        None
+    }
+
+    fn extended_capability(&self, id: u16) -> Option<usize> {
+        let mut at = 0x100;
+        for _ in 0..480 {
+            let header = self.dword(at);
+            if at < 0x100 || header == 0 || header == u32::MAX {
+                return None;
+            }
+            if header & 0xffff == u32::from(id) {
+                return Some(at);
+            }
+            at = (header >> 20 & 0xffc) as usize;
+        }
+        None
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        self.0.get(at).copied().unwrap_or(0xff)
+    }
+
+    fn word(&self, at: usize) -> u16 {
+        u16::from_le_bytes([self.byte(at), self.byte(at + 1)])
+    }
+
+    fn dword(&self, at: usize) -> u32 {
+        u32::from(self.word(at + 2)) << 16 | u32::from(self.word(at))
+    }
+}

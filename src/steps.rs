@@ -1,0 +1,112 @@
+//! The child's side: a process that does what can hang, one step at a time, and says what it saw.
+
+mod holders;
+mod inspect;
+mod probe;
+mod reset;
+pub mod scrub;
+
+use std::fs::File;
+use std::io::{self, BufRead, Write};
+use std::os::fd::AsFd;
+
+use crate::pci::config_space::Unread;
+use crate::pci::sysfs::Function;
+use crate::worker::{Code, Command, Failure, LockError, Order, Report, lock};
+
+/// A worker's whole life: orders on standard input, reports on what was standard output.
+///
+/// # Errors
+/// The parent is gone. That is how an orphan ends.
+pub fn serve() -> io::Result<()> {
+    let mut reports = take_stdout()?;
+    let mut held: Option<Held> = None;
+    for line in io::stdin().lock().lines() {
+        let report = match serde_json::from_str(&line?) {
+            Ok(command) => obey(command, &mut held, &mut reports).unwrap_or_else(Report::Failed),
+            Err(error) => {
+                Report::Failed(Failure { code: Code::Protocol, errno: None, text: error.to_string() })
+            }
+        };
+        say(&mut reports, &report)?;
+    }
+    Ok(())
+}
+
+/// The device that this process may touch, with its lock.
+struct Held {
+    order: Order,
+    function: Function,
+    _lock: File,
+}
+
+fn obey(command: Command, held: &mut Option<Held>, reports: &mut File) -> Result<Report, Failure> {
+    match command {
+        Command::Scan(roots) => return inspect::scan(&roots).map(Report::Scanned),
+        Command::Lock(order) => {
+            let lock = lock(&order.run, order.address, order.token).map_err(|error| Failure {
+                code: if matches!(error, LockError::Held { .. }) { Code::Locked } else { Code::Io },
+                errno: None,
+                text: error.to_string(),
+            })?;
+            let function = Function::at(&order.roots, order.address);
+            *held = Some(Held { order, function, _lock: lock });
+            return Ok(Report::Locked);
+        }
+        _ => {}
+    }
+    let unlocked = || Failure { code: Code::Protocol, errno: None, text: "no device is locked".to_owned() };
+    let Held { order, function, .. } = held.as_ref().ok_or_else(unlocked)?;
+    if !function.exists() {
+        let text = format!("{} is no longer in sysfs", order.address);
+        return Err(Failure { code: Code::Gone, errno: None, text });
+    }
+    match command {
+        Command::Inspect => inspect::inspect(function).map(Report::Inspected),
+        Command::Probe => probe::probe(order, function).map(|(probe, nodes)| Report::Probed(probe, nodes)),
+        Command::Holders => holders::holders(&order.roots, order.address, function).map(Report::Held),
+        Command::Reset(method) => reset::reset(function, &method).map(Report::WasReset),
+        Command::Scrub(bars) => {
+            let progress = |done, of| say(reports, &Report::Progress(done, of));
+            scrub::bars(&order.roots, function, &bars, progress).map(Report::Scrubbed)
+        }
+        Command::Scan(_) | Command::Lock(_) => Err(unlocked()),
+    }
+}
+
+fn say(reports: &mut File, report: &Report) -> io::Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    reports.write_all(&line)
+}
+
+/// Keeps standard output for reports alone: vendor libraries print there, so it becomes standard error for them.
+fn take_stdout() -> io::Result<File> {
+    let reports = io::stdout().as_fd().try_clone_to_owned()?;
+    nix::unistd::dup2_stdout(io::stderr()).map_err(io::Error::from)?;
+    Ok(File::from(reports))
+}
+
+fn failure(code: Code, error: &io::Error) -> Failure {
+    let code = match error.raw_os_error() {
+        Some(libc::EROFS) => Code::ReadOnly,
+        Some(libc::EPERM | libc::EACCES) => Code::Permission,
+        Some(libc::ENODEV) => Code::Gone,
+        _ => code,
+    };
+    Failure { code, errno: error.raw_os_error(), text: error.to_string() }
+}
+
+fn unread(unread: &Unread) -> Failure {
+    match unread {
+        Unread::Lost => {
+            let text = "configuration space reads all ones".to_owned();
+            Failure { code: Code::Lost, errno: None, text }
+        }
+        Unread::Short(bytes) => {
+            let text = format!("only {bytes} bytes of configuration space: CAP_SYS_ADMIN is missing");
+            Failure { code: Code::Permission, errno: None, text }
+        }
+        Unread::Io(error) => failure(Code::Io, error),
+    }
+}

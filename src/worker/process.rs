@@ -1,0 +1,109 @@
+//! One worker process: started, ordered step by step, waited for with a deadline, killed, given up.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+
+use super::outcome::Outcome;
+use super::protocol::{Command, Report};
+use crate::types::Deadline;
+
+/// After a kill, how long the kernel may take to let a process go before we say that it is stuck.
+const GRACE: Duration = Duration::from_millis(700);
+
+/// Which program is a worker: our own, by the link that survives its replacement on the disk.
+#[derive(Clone, Debug)]
+pub struct Program(pub PathBuf);
+
+impl Default for Program {
+    fn default() -> Self {
+        Self(PathBuf::from("/proc/self/exe"))
+    }
+}
+
+/// A worker process.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    orders: ChildStdin,
+    reports: Lines<BufReader<ChildStdout>>,
+}
+
+impl Worker {
+    /// Starts one; it waits for its first order.
+    ///
+    /// No code runs between fork and exec, so the runtime can use `posix_spawn`. There is no parent-death signal
+    /// (it fires at the end of a thread): an orphan ends at the end of its orders.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub fn start(program: &Program) -> io::Result<Self> {
+        let mut child = tokio::process::Command::new(&program.0)
+            .arg("worker")
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let missing = || io::Error::other("the worker has no pipes");
+        let orders = child.stdin.take().ok_or_else(missing)?;
+        let reports = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
+        Ok(Self { child, orders, reports })
+    }
+
+    /// Orders one step and waits for its end, at most until the deadline. After any end but [`Outcome::Done`] or
+    /// [`Outcome::Failed`] the worker is gone or given up.
+    pub async fn order(&mut self, command: &Command, deadline: Deadline) -> Outcome<Report> {
+        match tokio::time::timeout_at(deadline.at().into(), self.exchange(command)).await {
+            Ok(Ok(Report::Failed(failure))) => Outcome::Failed(failure),
+            Ok(Ok(report)) => Outcome::Done(report),
+            Ok(Err(error)) => {
+                let end = tokio::time::timeout(GRACE, self.child.wait()).await;
+                let status =
+                    end.ok().and_then(Result::ok).map_or_else(String::new, |status| format!(" ({status})"));
+                let _ = self.child.start_kill();
+                Outcome::Crashed(format!("{error}{status}"))
+            }
+            Err(_) => self.kill().await,
+        }
+    }
+
+    /// Ends the worker; returns once it has let the device's lock go, or is given up.
+    pub async fn end(mut self) {
+        let _ = self.orders.shutdown().await;
+        drop(self.orders);
+        if tokio::time::timeout(GRACE, self.child.wait()).await.is_err() {
+            let _ = self.child.start_kill();
+        }
+    }
+
+    async fn exchange(&mut self, command: &Command) -> io::Result<Report> {
+        let mut line = serde_json::to_vec(command)?;
+        line.push(b'\n');
+        self.orders.write_all(&line).await?;
+        loop {
+            let ended = || io::Error::new(io::ErrorKind::UnexpectedEof, "the worker ended without an answer");
+            let line = self.reports.next_line().await?.ok_or_else(ended)?;
+            match serde_json::from_str(&line)? {
+                Report::Progress(done, of) => tracing::debug!(done, of, "step goes on"),
+                report => return Ok(report),
+            }
+        }
+    }
+
+    async fn kill(&mut self) -> Outcome<Report> {
+        let pid = self.child.id().unwrap_or_default();
+        let _ = self.child.start_kill();
+        match tokio::time::timeout(GRACE, self.child.wait()).await {
+            Ok(_) => Outcome::TimedOut,
+            Err(_) => {
+                let wchan = std::fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+                Outcome::Stuck { pid, wchan }
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What parent and worker say to each other: one JSON line each way a step.
+//!
+//! ```text
+//!   parent  {"lock":{…}}       {"probe":null}          {"scrub":{"bars":[0]}}              EOF
+//!   worker        {"locked":null}    {"probed":{…}}        {"progress":{…}} {"scrubbed":{…}}   (ends)
+//! ```
+//!
+//! The parent gives the next step only after it has judged the last: a device that reads all ones is never reset,
+//! and work that nobody wants any more ends between two steps.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::{HolderProcess, Inspection, PciAddress, Probe, Reset, Roots, Scrub, Token};
+
+/// What the parent wants.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// Lists all functions by their cached attributes; touches none.
+    Scan(Roots),
+    /// Takes the device's lock and everything that later steps need.
+    Lock(Order),
+    /// Reads who answers at the address.
+    Inspect,
+    /// Reads what a probe judges.
+    Probe,
+    /// Looks for processes that have the device open.
+    Holders,
+    /// Resets it by this method.
+    Reset(String),
+    /// Overwrites and reads back these BARs.
+    Scrub(Vec<u8>),
+}
+
+/// Which device, under which lease.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// Where it is.
+    pub address: PciAddress,
+    /// The lease; it stands in the lock file for people.
+    pub token: Option<Token>,
+    /// Who it should be.
+    pub expected: Option<Expected>,
+    /// The kernel's views.
+    pub roots: Roots,
+    /// Where locks are.
+    pub run: PathBuf,
+}
+
+/// Who should answer at an address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expected {
+    /// PCI vendor id.
+    pub vendor: u16,
+    /// PCI device id.
+    pub device: u16,
+    /// PCIe Device Serial Number.
+    pub serial: Option<u64>,
+}
+
+impl std::fmt::Display for Expected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:04x}:{:04x}", self.vendor, self.device)?;
+        match self.serial {
+            Some(serial) => write!(f, " serial {serial:016x}"),
+            None => write!(f, " without a serial"),
+        }
+    }
+}
+
+/// What the worker says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// Answer to [`Command::Scan`].
+    Scanned(Vec<Seen>),
+    /// Answer to [`Command::Lock`].
+    Locked,
+    /// Answer to [`Command::Inspect`].
+    Inspected(Inspection),
+    /// Answer to [`Command::Probe`], with the device nodes as they are now.
+    Probed(Probe, Vec<PathBuf>),
+    /// Answer to [`Command::Holders`].
+    Held(Vec<HolderProcess>),
+    /// Answer to [`Command::Reset`].
+    WasReset(Reset),
+    /// Answer to [`Command::Scrub`].
+    Scrubbed(Scrub),
+    /// A long step goes on: bytes done of bytes in all.
+    Progress(u64, u64),
+    /// The step could not be done.
+    Failed(Failure),
+}
+
+/// A function as its cached attributes show it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    /// Where it is.
+    pub address: PciAddress,
+    /// Its ids, class and memory; or why they cannot be read.
+    pub ids: Result<SeenIds, String>,
+}
+
+/// Cached ids of a function.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct SeenIds {
+    /// PCI vendor id.
+    pub vendor: u16,
+    /// PCI device id.
+    pub device: u16,
+    /// PCI class, 24 bits.
+    pub class: u32,
+}
+
+/// Why a step could not be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What kind of failure.
+    pub code: Code,
+    /// The system's error number, where there is one.
+    pub errno: Option<i32>,
+    /// For people.
+    pub text: String,
+}
+
+/// Kinds of failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// Somebody else has the device's lock.
+    Locked,
+    /// The kernel no longer has the function.
+    Gone,
+    /// Config space reads all ones.
+    Lost,
+    /// sysfs is read-only.
+    ReadOnly,
+    /// A permission is missing.
+    Permission,
+    /// The kernel has no such reset method for it, or would not be pinned to it.
+    NoMethod,
+    /// A driver is bound that is not told of a reset.
+    Driver,
+    /// It did not answer after its reset.
+    NotReady,
+    /// A BAR that the policy names is not memory that we can write.
+    NoMemory,
+    /// The system failed otherwise.
+    Io,
+    /// The worker did not understand.
+    Protocol,
+}
