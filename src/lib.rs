@@ -1,3 +1,4 @@
 //! cleanslate
+pub mod cdi;
 pub mod types;
 pub mod wire;
