@@ -1,4 +1,5 @@
 //! cleanslate
 pub mod cdi;
+pub mod config;
 pub mod types;
 pub mod wire;
