@@ -20,7 +20,10 @@ const LARGEST: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// It cannot be read.
-    #[error("cannot read the policy file {}: {source}; --policy must name a readable YAML or JSON file", path.display())]
+    #[error(
+        "cannot read the policy file {}: {source}; --policy must name a readable YAML or JSON file",
+        path.display()
+    )]
     Read {
         /// The file.
         path: PathBuf,
@@ -29,7 +32,8 @@ pub enum ConfigError {
     },
     /// It is no policy.
     #[error(
-        "policy file {}: larger than {LARGEST} bytes: expected a NodePolicy, which takes a few hundred a rule",
+        "policy file {}: larger than {LARGEST} bytes: expected a NodePolicy, which takes a few hundred a \
+         rule",
         path.display()
     )]
     TooLarge {
