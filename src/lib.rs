@@ -1,4 +1,8 @@
 //! cleanslate
+pub mod api;
+pub mod cdi;
+pub mod claims;
+pub mod config;
 pub mod ledger;
 pub mod pci;
 pub mod steps;

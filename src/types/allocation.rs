@@ -2,14 +2,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A claim's UID; its text is safe as a file name.
+/// A claim's UID; its text is safe as a file name and as the beginning of a CDI device name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ClaimUid(String);
 
 /// A text that cannot be a claim's UID.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{0:?} is no claim UID: expected 1 to 63 letters, digits and dashes, as in a UUID")]
+#[error("{0:?} is no claim UID: expected 1 to 63 letters, digits and dashes, a dash not first, as in a UUID")]
 pub struct UidError(String);
 
 impl ClaimUid {
@@ -24,8 +24,9 @@ impl TryFrom<String> for ClaimUid {
     type Error = UidError;
 
     fn try_from(text: String) -> Result<Self, UidError> {
-        let sane =
-            (1..=63).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        let sane = text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.len() <= 63
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         if sane { Ok(Self(text)) } else { Err(UidError(text.chars().take(80).collect())) }
     }
 }

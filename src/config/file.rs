@@ -1,0 +1,197 @@
+//! The shape of the policy file, `cleanslate.dev/v1alpha1` `NodePolicy`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::values::{
+    ApiVersion, Attempts, Bar, ClassId, Id, Kind, Library, Limit, ResetMethod, Wait, present,
+};
+use crate::types::{DeviceRule, MatchRule, PciAddress, Policy, ReleasePolicy, ScrubRule, StepName};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct NodePolicy {
+    #[serde(rename = "apiVersion")]
+    _api_version: ApiVersion,
+    #[serde(rename = "kind")]
+    _kind: Kind,
+    devices: Rules,
+    #[serde(default)]
+    release: Release,
+}
+
+impl From<NodePolicy> for Policy {
+    fn from(file: NodePolicy) -> Self {
+        Self { devices: file.devices.0, release: file.release.into() }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(try_from = "Vec<Rule>")]
+struct Rules(Vec<DeviceRule>);
+
+impl TryFrom<Vec<Rule>> for Rules {
+    type Error = String;
+
+    fn try_from(rules: Vec<Rule>) -> Result<Self, String> {
+        let rules: Vec<DeviceRule> = rules.into_iter().map(|rule| rule.0).collect();
+        for (index, rule) in rules.iter().enumerate() {
+            let first = rules.iter().position(|other| other.matches == rule.matches).unwrap_or(index);
+            if first != index {
+                return Err(format!(
+                    "devices[{index}] matches the same as devices[{first}], and only the first rule that \
+                     matches a device counts: expected one of them"
+                ));
+            }
+        }
+        Ok(Self(rules))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(try_from = "RuleFields")]
+struct Rule(DeviceRule);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleFields {
+    r#match: Match,
+    #[serde(default, deserialize_with = "present")]
+    scrub: Option<Scrub>,
+    #[serde(default)]
+    reset: ResetMethod,
+    #[serde(default)]
+    deadlines: BTreeMap<StepName, Limit>,
+}
+
+impl TryFrom<RuleFields> for Rule {
+    type Error = String;
+
+    fn try_from(fields: RuleFields) -> Result<Self, String> {
+        let matches = fields.r#match.0;
+        let scrub = fields.scrub.map(|scrub| scrub.0);
+        // Only the policy's author knows that BARs are all of a device's memory, and only of one model.
+        if matches!(scrub, Some(ScrubRule::Bars(_))) && (matches.vendor.is_none() || matches.device.is_none())
+        {
+            return Err("scrub.bars says that these BARs are all of the memory, which holds for one model \
+                        only: expected match.vendor and match.device"
+                .to_owned());
+        }
+        let deadlines = fields.deadlines.into_iter().map(|(step, limit)| (step, limit.0)).collect();
+        Ok(Self(DeviceRule { matches, scrub, reset_method: fields.reset.0, deadlines }))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(try_from = "MatchFields")]
+struct Match(MatchRule);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MatchFields {
+    #[serde(default, deserialize_with = "present")]
+    vendor: Option<Id>,
+    #[serde(default, deserialize_with = "present")]
+    device: Option<Id>,
+    #[serde(default, deserialize_with = "present")]
+    class: Option<ClassId>,
+    #[serde(default, deserialize_with = "present")]
+    address: Option<PciAddress>,
+}
+
+impl TryFrom<MatchFields> for Match {
+    type Error = String;
+
+    fn try_from(fields: MatchFields) -> Result<Self, String> {
+        let rule = MatchRule {
+            vendor: fields.vendor.map(|id| id.0),
+            device: fields.device.map(|id| id.0),
+            class: fields.class.map(|class| class.0),
+            address: fields.address,
+        };
+        if rule == MatchRule::default() {
+            return Err("match is empty, which would make every PCI function of the node ours: expected at \
+                        least one of vendor, class, address"
+                .to_owned());
+        }
+        if let MatchRule { vendor: None, device: Some(device), .. } = rule {
+            return Err(format!(
+                "match.device {device:04x} means another model with each vendor: expected match.vendor beside it"
+            ));
+        }
+        Ok(Self(rule))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(try_from = "ScrubFields")]
+struct Scrub(ScrubRule);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScrubFields {
+    #[serde(default, deserialize_with = "present")]
+    bars: Option<Vec<Bar>>,
+    #[serde(default, deserialize_with = "present")]
+    library: Option<Library>,
+}
+
+impl TryFrom<ScrubFields> for Scrub {
+    type Error = String;
+
+    fn try_from(fields: ScrubFields) -> Result<Self, String> {
+        match (fields.bars, fields.library) {
+            (Some(bars), None) => {
+                let bars: Vec<u8> = bars.into_iter().map(|bar| bar.0).collect();
+                if bars.is_empty() {
+                    return Err(
+                        "scrub.bars is empty: expected the numbers of all memory BARs, for example [0]"
+                            .to_owned(),
+                    );
+                }
+                let twice = bars.iter().enumerate().find(|(index, bar)| bars[..*index].contains(bar));
+                match twice {
+                    Some((_, bar)) => {
+                        Err(format!("scrub.bars names BAR {bar} twice: expected each BAR once"))
+                    }
+                    None => Ok(Self(ScrubRule::Bars(bars))),
+                }
+            }
+            (None, Some(library)) => Ok(Self(ScrubRule::Library(library.0))),
+            (Some(_), Some(_)) => Err("scrub names both bars and library: expected one of them".to_owned()),
+            (None, None) => {
+                Err("scrub is empty: expected bars, for example {bars: [0]}, or library, for example \
+                                 {library: nvidia}; without scrub the device is never granted"
+                    .to_owned())
+            }
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Release {
+    #[serde(default, deserialize_with = "present")]
+    wait: Option<Wait>,
+    #[serde(default, deserialize_with = "present")]
+    patience: Option<Limit>,
+    #[serde(default, deserialize_with = "present")]
+    retry: Option<Limit>,
+    #[serde(default, deserialize_with = "present")]
+    attempts: Option<Attempts>,
+}
+
+impl From<Release> for ReleasePolicy {
+    fn from(file: Release) -> Self {
+        let default = Self::default();
+        let limit = |given: Option<Limit>, default: Duration| given.map_or(default, |limit| limit.0);
+        Self {
+            wait: file.wait.map_or(default.wait, |wait| wait.0),
+            patience: limit(file.patience, default.patience),
+            retry: limit(file.retry, default.retry),
+            attempts: file.attempts.map_or(default.attempts, |attempts| attempts.0),
+        }
+    }
+}
