@@ -1,3 +1,4 @@
 //! cleanslate
+pub mod sim;
 pub mod types;
 pub mod wire;
