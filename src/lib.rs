@@ -1,16 +1,21 @@
 //! cleanslate
 pub mod api;
+pub mod app;
 pub mod cdi;
 pub mod claims;
+pub mod cli;
 pub mod config;
 pub mod inventory;
+pub mod kubelet;
 pub mod ledger;
 pub mod maintenance;
+pub mod observe;
 pub mod pci;
 pub mod proof;
 pub mod sim;
 pub mod steps;
 pub mod store;
 pub mod types;
+pub mod unix;
 pub mod wire;
 pub mod worker;

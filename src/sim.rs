@@ -22,6 +22,7 @@
 
 mod config;
 mod folder;
+pub mod kubelet;
 mod model;
 mod scrubs;
 mod spec;
