@@ -3,5 +3,7 @@ pub mod api;
 pub mod cdi;
 pub mod claims;
 pub mod config;
+pub mod kubelet;
 pub mod types;
+pub mod unix;
 pub mod wire;
