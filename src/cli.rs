@@ -10,7 +10,6 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::observe::logging::LogFormat;
 use crate::steps;
 
 /// Exit code where no daemon answers.

@@ -8,9 +8,9 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{LogFormat, fail};
+use super::fail;
 use crate::app::{self, Options};
-use crate::observe::logging;
+use crate::observe::logging::{self, LogFormat};
 use crate::types::Roots;
 
 const EXAMPLES: &str = "\
