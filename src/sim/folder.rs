@@ -72,7 +72,7 @@ impl Folder {
     /// # Errors
     /// When there is no such device.
     pub fn counts(&self, address: PciAddress) -> io::Result<Counts> {
-        self.with(|service| Ok(service.slot(address)?.device.counts))
+        self.with(|service| service.counts(&self.shared.inotify, address))
     }
 
     /// Gives a device another fault, or none, which also undoes what the last one did to it.
@@ -92,10 +92,8 @@ impl Folder {
     /// When there is no such device or they do not fit.
     pub fn leave(&self, address: PciAddress, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.with(|service| {
-            let slot = service.slot(address)?;
-            slot.memory.write(offset, bytes)?;
-            slot.device.now_holds(slot.memory.read()?);
-            Ok(())
+            service.counts(&self.shared.inotify, address)?;
+            service.slot(address)?.leave(offset, bytes)
         })
     }
 

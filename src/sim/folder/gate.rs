@@ -18,6 +18,8 @@ use nix::unistd::mkfifo;
 pub(super) struct Gate {
     fifo: File,
     pub(super) watch: WatchDescriptor,
+    /// Writers who came and whose reset is not done yet.
+    pub(super) owed: u32,
 }
 
 impl Gate {
@@ -37,7 +39,7 @@ impl Gate {
         let watch = inotify.add_watch(draft, AddWatchFlags::IN_OPEN | AddWatchFlags::IN_CLOSE_WRITE)?;
         fs::set_permissions(draft, fs::Permissions::from_mode(0o200))?;
         fs::rename(draft, path)?;
-        Ok(Self { fifo, watch })
+        Ok(Self { fifo, watch, owed: 0 })
     }
 
     /// Lets its writers through.

@@ -3,11 +3,10 @@ use std::io;
 use std::time::Instant;
 
 use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, Inotify, InotifyEvent};
+use nix::sys::inotify::{Inotify, InotifyEvent};
 
 use super::files::Files;
 use super::slot::Slot;
-use crate::sim::model::Target;
 use crate::sim::{Counts, DeviceSpec};
 use crate::types::PciAddress;
 
@@ -76,9 +75,7 @@ impl Service {
     pub(super) fn catch_up(&mut self, inotify: &Inotify) -> io::Result<Option<Instant>> {
         let mut events = VecDeque::new();
         more(inotify, &mut events)?;
-        while let Some(event) = events.pop_front() {
-            self.take(&event, inotify, &mut events)?;
-        }
+        self.take_all(inotify, events)?;
         let mut next = None;
         for slot in self.slots.values_mut() {
             let due = slot.advance(&self.files, Instant::now())?;
@@ -89,36 +86,27 @@ impl Service {
         Ok(next)
     }
 
-    fn take(
-        &mut self,
-        event: &InotifyEvent,
-        inotify: &Inotify,
-        later: &mut VecDeque<InotifyEvent>,
-    ) -> io::Result<()> {
-        for slot in self.slots.values_mut() {
-            if slot.is_gate(event.wd) && event.mask.contains(AddWatchFlags::IN_OPEN) {
-                return slot.queue(&self.files, inotify);
+    /// A device's counts, whatever of a session is not reported yet.
+    pub(super) fn counts(&mut self, inotify: &Inotify, address: PciAddress) -> io::Result<Counts> {
+        if self.slot(address)?.device.scrubs.is_open() {
+            let mut later = VecDeque::new();
+            self.slot(address)?.look(inotify, &mut later)?;
+            self.take_all(inotify, later)?;
+        }
+        Ok(self.slot(address)?.device.counts())
+    }
+
+    fn take_all(&mut self, inotify: &Inotify, mut events: VecDeque<InotifyEvent>) -> io::Result<()> {
+        while let Some(event) = events.pop_front() {
+            for slot in self.slots.values_mut() {
+                slot.take(&self.files, inotify, &event, &mut events)?;
             }
-            if slot.watch != event.wd || !event.mask.contains(AddWatchFlags::IN_CLOSE_WRITE) {
-                continue;
-            }
-            let target = match event.name.as_ref().and_then(|name| name.to_str()) {
-                Some("resource0") => Target::Memory,
-                Some(WRITE_COMBINED) => slot.memory.named(),
-                _ => continue,
-            };
-            let content = slot.memory.read()?;
-            // An opening is queued before anything can be written. So when none is, this is what the session left.
-            more(inotify, later)?;
-            let overtaken = later.iter().any(|event| is_opening(event, slot));
-            slot.device.session_ended(target, (!overtaken).then_some(content));
-            slot.memory.name(&self.files, slot.device.target())?;
         }
         Ok(())
     }
 
     fn record(&mut self) -> io::Result<()> {
-        let counts = self.slots.iter().map(|(address, slot)| (*address, slot.device.counts)).collect();
+        let counts = self.slots.iter().map(|(address, slot)| (*address, slot.device.counts())).collect();
         if self.recorded.as_ref() != Some(&counts) {
             self.files.put(&self.files.counts(), &serde_json::to_vec(&counts)?)?;
             self.recorded = Some(counts);
@@ -127,15 +115,8 @@ impl Service {
     }
 }
 
-const WRITE_COMBINED: &str = "resource0_wc";
-
-fn is_opening(event: &InotifyEvent, slot: &Slot) -> bool {
-    event.wd == slot.watch
-        && event.mask.contains(AddWatchFlags::IN_OPEN)
-        && event.name.as_ref().is_some_and(|name| name == WRITE_COMBINED)
-}
-
-fn more(inotify: &Inotify, events: &mut VecDeque<InotifyEvent>) -> io::Result<()> {
+/// Adds to `events` what has happened since.
+pub(super) fn more(inotify: &Inotify, events: &mut VecDeque<InotifyEvent>) -> io::Result<()> {
     loop {
         match inotify.read_events() {
             Ok(new) => events.extend(new),
