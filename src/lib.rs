@@ -4,6 +4,7 @@ pub mod cdi;
 pub mod claims;
 pub mod config;
 pub mod kubelet;
+pub mod observe;
 pub mod types;
 pub mod unix;
 pub mod wire;
