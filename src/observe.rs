@@ -1,3 +1,4 @@
 //! What people see of a running daemon, and the little they can ask of it.
 
 pub mod control;
+pub mod logging;
