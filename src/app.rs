@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -21,10 +22,10 @@ use crate::kubelet::registration::{self, RegistrationError};
 use crate::kubelet::socket::{NameError, Sockets};
 use crate::ledger::{Ledger, LedgerError};
 use crate::maintenance::Maintenance;
-use crate::observe::control::{self, ControlError};
+use crate::observe::control::{self, Answer, Request};
 use crate::observe::status::Reporter;
 use crate::types::{Policy, Roots};
-use crate::unix::SocketError;
+use crate::unix::{Socket, SocketError};
 use crate::worker::{Bench, Program};
 
 /// How long the daemon waits at its end for calls and for work under way; the DaemonSet's grace period is longer.
@@ -102,9 +103,6 @@ pub enum AppError {
     /// The registration service.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
-    /// The control socket.
-    #[error(transparent)]
-    Control(#[from] ControlError),
 }
 
 /// Runs the daemon until `stop`; then drains: calls first, then registration, then the service socket, then what
@@ -121,11 +119,13 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AppErr
             Policy::default()
         }
     });
-    if roots.are_simulated() {
+    let simulated = roots.are_simulated();
+    if simulated {
         tracing::warn!(sys = %roots.sys.display(), "simulated: this is no sysfs, the devices are a twin's");
     }
     let boot_file = roots.boot_id();
-    let boot_id = fs::read_to_string(&boot_file).map_err(|source| AppError::Boot { path: boot_file, source })?;
+    let boot_id =
+        fs::read_to_string(&boot_file).map_err(|source| AppError::Boot { path: boot_file, source })?;
     let run_folder = |source| AppError::Run { path: options.run.clone(), source };
     DirBuilder::new().recursive(true).mode(0o700).create(&options.run).map_err(run_folder)?;
     let (ledger, recovered) = Ledger::open(&options.state, boot_id.trim().to_owned()).await?;
@@ -147,33 +147,74 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AppErr
     });
     claims.rebuild_derived(&recovered.granted)?;
 
-    let maintenance =
-        Arc::new(Maintenance { ledger: Arc::clone(&ledger), inventory: Arc::clone(&inventory), bench, policy });
+    let maintenance = Arc::new(Maintenance {
+        ledger: Arc::clone(&ledger),
+        inventory: Arc::clone(&inventory),
+        bench,
+        policy,
+    });
     let working = tokio::spawn(maintenance.run(stop.child_token()));
 
     let sockets = Sockets::new(&options.registry, &options.plugins, &driver, options.pod_uid.as_deref())?;
     let service = sockets.bind_service()?;
-    let serving = plugin::serve(&service, Arc::clone(&claims), stop.child_token(), DRAIN);
-    let mut serving = std::pin::pin!(serving);
+    let mut serving = Box::pin(plugin::serve(&service, Arc::clone(&claims), stop.child_token(), DRAIN));
     // Polled once before the registration socket appears, so that the kubelet never finds us unready.
-    let early = futures_util::poll!(&mut serving);
-    if let std::task::Poll::Ready(ended) = early {
+    if let Poll::Ready(ended) = futures_util::poll!(&mut serving) {
         ended?;
     }
     let mut registration = registration::serve(sockets.bind_registration()?, &driver, sockets.service())?;
-    let reporter = Reporter::new(&options, Arc::clone(&ledger), inventory, registration.verdict());
-    let control = control::serve(&options.run, reporter, stop.child_token())?;
+    let reporter = Reporter {
+        node: node.clone(),
+        driver: driver.clone(),
+        simulated,
+        ledger: Arc::clone(&ledger),
+        inventory,
+        registration: registration.verdict(),
+    };
+    let control = Socket::bind(&control::path(&options.run))?;
+    let commands = tokio::spawn(answer_commands(control, reporter, stop.child_token()));
     tracing::info!(%node, %driver, socket = %sockets.service().display(), "ready");
 
     let ended = tokio::select! {
         ended = &mut serving => ended.map_err(AppError::from),
-        ended = registration.ended() => ended.map_err(AppError::from),
+        ended = registration.ended() => {
+            stop.cancel();
+            ended.map_err(AppError::from).and(serving.as_mut().await.map_err(AppError::from))
+        }
     };
+    drop(serving);
     stop.cancel();
     registration.stop().await;
     drop(service);
     let _ = tokio::time::timeout(DRAIN, claims.queue.drained()).await;
-    let _ = tokio::time::timeout(Duration::from_secs(1), async { (working.await, control.await) }).await;
+    let _ = tokio::time::timeout(Duration::from_secs(1), async { (working.await, commands.await) }).await;
     tracing::info!("ended");
     ended
+}
+
+/// Answers `cleanslate status` and its like until `stop`.
+async fn answer_commands(socket: Socket, reporter: Reporter, stop: CancellationToken) {
+    let answer = move |request| {
+        let reporter = reporter.clone();
+        async move {
+            match request {
+                Request::Status => match serde_json::to_value(reporter.status()) {
+                    Ok(status) => Answer::Done(status),
+                    Err(error) => Answer::Refused(error.to_string()),
+                },
+                Request::QuarantineRelease { device, reason } => {
+                    match reporter.ledger.lift(&device, &reason).await {
+                        Ok(quarantine) => {
+                            tracing::warn!(%device, why = %reason, was = %quarantine.reason, "quarantine ended by an operator");
+                            Answer::Done(serde_json::Value::Null)
+                        }
+                        Err(error) => Answer::Refused(error.to_string()),
+                    }
+                }
+            }
+        }
+    };
+    if let Err(error) = control::serve(&socket, answer, stop).await {
+        tracing::error!(%error, "the control socket is not served; `cleanslate status` will not work");
+    }
 }

@@ -12,6 +12,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::steps;
 
+/// Exit code for a command line that cannot be right, as clap's own.
+const USAGE: u8 = 2;
 /// Exit code where no daemon answers.
 const NO_DAEMON: u8 = 3;
 
@@ -71,7 +73,7 @@ enum Output {
 pub fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(args) => run::run(*args),
-        Command::Demo(args) => demo::run(args),
+        Command::Demo(args) => demo::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Quarantine(args) => quarantine::run(args),
         // An error here is the end of the parent's pipe, which is how an orphan ends.

@@ -43,7 +43,7 @@ enum Twin {
     NoHang,
 }
 
-pub(super) fn run(args: DemoArgs) -> ExitCode {
+pub(super) fn run(args: &DemoArgs) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(error),

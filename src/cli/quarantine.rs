@@ -61,7 +61,8 @@ fn list(daemon: &DaemonArgs) -> ExitCode {
         Ok(status) => status,
         Err(code) => return code,
     };
-    let devices: Vec<_> = status.ledger.devices.into_iter().filter(|device| device.quarantine.is_some()).collect();
+    let devices: Vec<_> =
+        status.ledger.devices.into_iter().filter(|device| device.quarantine.is_some()).collect();
     if daemon.output == Output::Json {
         return print_json(&devices);
     }
@@ -81,7 +82,8 @@ fn list(daemon: &DaemonArgs) -> ExitCode {
 /// The daemon's status, or the exit code of a command that cannot have it.
 pub(super) fn status(daemon: &DaemonArgs) -> Result<Status, ExitCode> {
     let value = ask(daemon, &Request::Status)?;
-    serde_json::from_value(value).map_err(|error| fail(format!("the daemon's status is not understood: {error}")))
+    serde_json::from_value(value)
+        .map_err(|error| fail(format!("the daemon's status is not understood: {error}")))
 }
 
 pub(super) fn print_json(value: &impl Serialize) -> ExitCode {
@@ -95,7 +97,8 @@ pub(super) fn print_json(value: &impl Serialize) -> ExitCode {
 }
 
 fn ask(daemon: &DaemonArgs, request: &Request) -> Result<serde_json::Value, ExitCode> {
-    match control::call(&daemon.run, request) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
+    match runtime.block_on(control::call(&daemon.run, request)) {
         Ok(Answer::Done(value)) => Ok(value),
         Ok(Answer::Refused(why)) => Err(fail(why)),
         Err(error) => {

@@ -8,9 +8,9 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::fail;
+use super::{USAGE, fail};
 use crate::app::{self, Options};
-use crate::observe::logging::{self, LogFormat};
+use crate::observe::logging::{self, Format};
 use crate::types::Roots;
 
 const EXAMPLES: &str = "\
@@ -69,16 +69,19 @@ pub(super) struct RunArgs {
     /// The kubelet's folder of plugins; the same path inside and outside of the container
     #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet/plugins")]
     plugins: PathBuf,
-    /// How much to log
+    /// How much to log: off, error, warn, info, debug, trace, or by module
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "CLEANSLATE_LOG")]
-    log_level: tracing::level_filters::LevelFilter,
+    log_level: String,
     /// How to log; JSON unless standard error is a terminal
     #[arg(long, value_enum)]
-    log_format: Option<LogFormat>,
+    log_format: Option<Format>,
 }
 
 pub(super) fn run(args: RunArgs) -> ExitCode {
-    logging::start(args.log_level, args.log_format);
+    if let Err(error) = logging::init(args.log_format, &args.log_level) {
+        fail(error);
+        return ExitCode::from(USAGE);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,

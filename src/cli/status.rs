@@ -45,7 +45,11 @@ fn print(status: &Status) {
     println!("{}", devices(&status.ledger.devices));
     for claim in &status.ledger.claims {
         let record = &claim.record;
-        println!("claim {}: {}", record.claim, claim.grant.as_deref().map_or("being prepared", |_| "granted"));
+        println!(
+            "claim {}: {}",
+            record.claim,
+            claim.grant.as_deref().map_or("being prepared", |_| "granted")
+        );
         for device in &record.devices {
             let nodes = match device.nodes.as_slice() {
                 [] => "no device nodes: no driver is bound".to_owned(),
@@ -79,7 +83,7 @@ fn print(status: &Status) {
 
 fn devices(devices: &[DeviceView]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     table.set_header(["DEVICE", "STATE", "TOKEN", "PROVED", "QUARANTINE", "DETAIL"]);
     for device in devices {
         let proof = device.proof.as_ref().map_or_else(|| "-".to_owned(), |proof| proof.at.to_string());

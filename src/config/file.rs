@@ -194,9 +194,7 @@ impl From<Release> for ReleasePolicy {
             patience: limit(file.patience, default.patience),
             retry: limit(file.retry, default.retry),
             attempts: file.attempts.map_or(default.attempts, |attempts| attempts.0),
-            first_proof_within: file
-                .first_proof_within
-                .map_or(default.first_proof_within, |span| span.0),
+            first_proof_within: file.first_proof_within.map_or(default.first_proof_within, |span| span.0),
         }
     }
 }

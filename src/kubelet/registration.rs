@@ -37,6 +37,16 @@ pub enum KubeletVerdict {
     Refused(String),
 }
 
+impl std::fmt::Display for KubeletVerdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Waiting => f.write_str("has not called yet"),
+            Self::Registered => f.write_str("registered"),
+            Self::Refused(why) => write!(f, "refused: {why}"),
+        }
+    }
+}
+
 /// A registration service that is not served any more.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {

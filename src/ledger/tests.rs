@@ -6,9 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::types::{
-    AllocatedDevice, Allocation, Claim, Fact, Mode, Probe, Receipt, Reset, Scrub, ScrubPass,
-};
+use crate::types::{AllocatedDevice, Allocation, Claim, Fact, Mode, Probe, Receipt, Reset, Scrub, ScrubPass};
 
 const BOOT: &str = "boot-x";
 
@@ -49,7 +47,8 @@ async fn open(folder: &Path, boot: &str) -> (Arc<Ledger>, Recovered) {
 }
 
 fn evidence(token: Token) -> Evidence {
-    let probe = Probe { present: Fact::Good, identity: Fact::Good, bars: Fact::Good, transactions: Fact::Good };
+    let probe =
+        Probe { present: Fact::Good, identity: Fact::Good, bars: Fact::Good, transactions: Fact::Good };
     let pass = ScrubPass { words_visited: 512, canaries_found: 1, errors: 0, first_error: None };
     Evidence {
         token,
@@ -303,7 +302,10 @@ async fn damaged_records_restrict_and_are_kept_aside() {
         let (ledger, recovered) = open(folder.path(), BOOT).await;
         assert_eq!(recovered.damaged.len(), 1);
         let refused = ledger.lease(&claim("b"), &wanted()).await.unwrap_err();
-        assert!(matches!(&refused, LeaseError::Quarantined { reason: Reason::UnknownOwner, .. }), "{refused}");
+        assert!(
+            matches!(&refused, LeaseError::Quarantined { reason: Reason::UnknownOwner, .. }),
+            "{refused}"
+        );
         assert_eq!(names(folder.path(), "damaged"), ["claims.a.json"]);
         assert!(ledger.release(&claim("a").reference.uid).await.is_empty(), "unprepare is always possible");
         drop(ledger);

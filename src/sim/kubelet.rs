@@ -142,5 +142,7 @@ async fn limited<T>(
 ) -> Result<T, KubeletError> {
     let answer = tokio::time::timeout(limit, answer).await;
     let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer in {limit:?}"))));
-    answer.map(tonic::Response::into_inner).map_err(|status| KubeletError::Call { call, status: Box::new(status) })
+    answer
+        .map(tonic::Response::into_inner)
+        .map_err(|status| KubeletError::Call { call, status: Box::new(status) })
 }

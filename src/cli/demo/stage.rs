@@ -63,7 +63,8 @@ impl Stage {
         };
         let twin = Folder::create(&root.join("twin"), devices.iter().map(spec).collect()).map_err(text)?;
         let daemon = daemon(&root, log)?;
-        let kubelet = Kubelet::register(&root.join("registry"), Duration::from_secs(5)).await.map_err(text)?;
+        let kubelet =
+            Kubelet::register(&root.join("registry"), Duration::from_secs(5)).await.map_err(text)?;
         Ok(Self { root, twin, devices, kubelet, daemon })
     }
 
@@ -109,8 +110,8 @@ impl Stage {
         Ok((answer.error, start.elapsed()))
     }
 
-    pub(super) fn status(&self) -> Result<Status, String> {
-        match control::call(&self.root.join("run"), &Request::Status).map_err(text)? {
+    pub(super) async fn status(&self) -> Result<Status, String> {
+        match control::call(&self.root.join("run"), &Request::Status).await.map_err(text)? {
             Answer::Done(value) => serde_json::from_value(value).map_err(text),
             Answer::Refused(why) => Err(why),
         }
@@ -141,12 +142,15 @@ fn daemon(root: &Path, log: bool) -> Result<Child, String> {
     ] {
         command.arg(flag).arg(root.join(path));
     }
-    let errors = if log {
-        Stdio::inherit()
-    } else {
-        File::create(root.join("daemon.log")).map_err(text)?.into()
-    };
-    command.env_remove("POD_UID").stderr(errors).stdout(Stdio::null()).kill_on_drop(true).spawn().map_err(text)
+    let errors =
+        if log { Stdio::inherit() } else { File::create(root.join("daemon.log")).map_err(text)?.into() };
+    command
+        .env_remove("POD_UID")
+        .stderr(errors)
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(text)
 }
 
 fn claim(name: &str) -> Claim {

@@ -18,9 +18,16 @@ const LEFT_AT: u64 = 5 << 20;
 /// The first line that does not hold.
 pub(super) async fn tell(stage: &mut Stage, twin: Twin) -> Result<(), String> {
     let [first, hanging, other, _] = *stage.devices.as_slice() else { return Err("four devices".to_owned()) };
-    println!("A simulated node with four accelerators. Nothing here is hardware; the daemon and its files are real.\n");
+    println!(
+        "A simulated node with four accelerators. Nothing here is hardware; the daemon and its files are real.\n"
+    );
     let info = &stage.kubelet.info;
-    let found = format!("driver {}, services {}, socket {}", info.name, info.supported_versions.join(" "), info.endpoint);
+    let found = format!(
+        "driver {}, services {}, socket {}",
+        info.name,
+        info.supported_versions.join(" "),
+        info.endpoint
+    );
     line("the kubelet finds the driver by its registration socket", info.name == "cleanslate.dev", &found)?;
 
     first_proofs(stage).await?;
@@ -32,7 +39,7 @@ pub(super) async fn tell(stage: &mut Stage, twin: Twin) -> Result<(), String> {
     release(stage, first).await?;
 
     let (answer, took) = stage.prepare("tenant-e", first).await?;
-    let status = stage.status()?;
+    let status = stage.status().await?;
     let next = token_of(&status, "tenant-e");
     let higher = answer.error.is_empty() && next.as_deref().is_some_and(|next| epoch(next) > epoch(&token));
     let seen = format!("{} ms, token {} after {token}", took.as_millis(), next.unwrap_or_default());
@@ -44,13 +51,19 @@ pub(super) async fn tell(stage: &mut Stage, twin: Twin) -> Result<(), String> {
 async fn first_proofs(stage: &Stage) -> Result<(), String> {
     let start = Instant::now();
     loop {
-        let status = stage.status()?;
+        let status = stage.status().await?;
         let proved = status.ledger.devices.iter().filter(|device| device.schedulable).count();
         if proved == stage.devices.len() || start.elapsed() > Duration::from_secs(8) {
-            let counts: Vec<_> = stage.devices.iter().filter_map(|device| stage.twin.counts(*device).ok()).collect();
+            let counts: Vec<_> =
+                stage.devices.iter().filter_map(|device| stage.twin.counts(*device).ok()).collect();
             let once = counts.iter().all(|counts| *counts == Counts { resets: 1, scrubs: 1 });
-            let seen = format!("{proved} devices in {} ms; the twins count {counts:?}", start.elapsed().as_millis());
-            return line("each device is reset and wiped once before anybody may ask for it", proved == 4 && once, &seen);
+            let seen =
+                format!("{proved} devices in {} ms; the twins count {counts:?}", start.elapsed().as_millis());
+            return line(
+                "each device is reset and wiped once before anybody may ask for it",
+                proved == 4 && once,
+                &seen,
+            );
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -74,9 +87,10 @@ fn last_tenant(stage: &Stage, device: PciAddress) -> Result<(), String> {
 async fn first_claim(stage: &Stage, device: PciAddress) -> Result<String, String> {
     let before = stage.twin.counts(device).map_err(text)?;
     let (answer, took) = stage.prepare("tenant-a", device).await?;
-    let seen = if answer.error.is_empty() { format!("{} ms", took.as_millis()) } else { answer.error.clone() };
+    let seen =
+        if answer.error.is_empty() { format!("{} ms", took.as_millis()) } else { answer.error.clone() };
     line("claim tenant-a is prepared", answer.error.is_empty() && answer.devices.len() == 1, &seen)?;
-    let status = stage.status()?;
+    let status = stage.status().await?;
     let claim = status.ledger.claims.iter().find(|claim| claim.record.claim.name == "tenant-a");
     let receipt = claim.and_then(|claim| claim.record.devices.first()?.receipt.as_ref());
     let receipt = receipt.ok_or("the granted claim has no receipt")?;
@@ -84,14 +98,21 @@ async fn first_claim(stage: &Stage, device: PciAddress) -> Result<String, String
         println!("      {:<8} {:>5} ms", step.step, step.ms);
     }
     let whole = receipt.bytes_verified == 2 * MEMORY && receipt.bytes_written == 2 * MEMORY;
-    let seen = format!("{} bytes written, {} read back, receipt {:.12}", receipt.bytes_written, receipt.bytes_verified, receipt.digest);
+    let seen = format!(
+        "{} bytes written, {} read back, receipt {:.12}",
+        receipt.bytes_written, receipt.bytes_verified, receipt.digest
+    );
     line("every byte was overwritten and read back, twice", whole, &seen)?;
     let gone = finds(stage, device)?;
     let zero = stage.twin.memory(device).map_err(text)?.iter().all(|byte| *byte == 0);
     line("the last tenant's weights are gone, the memory is zero", gone.is_none() && zero, &at(gone))?;
     let counts = stage.twin.counts(device).map_err(text)?;
     let one = counts == Counts { resets: before.resets + 1, scrubs: before.scrubs + 1 };
-    line("the twin itself counted one reset and one wipe for it", one, &format!("{before:?}, then {counts:?}"))?;
+    line(
+        "the twin itself counted one reset and one wipe for it",
+        one,
+        &format!("{before:?}, then {counts:?}"),
+    )?;
     let token = token_of(&status, "tenant-a").ok_or("the granted claim has no token")?;
     let cdi = stage.cdi("tenant-a").unwrap_or_default();
     let named = cdi.contains(&format!("{device},{token}"));
@@ -117,7 +138,7 @@ async fn hang(stage: &Stage, hanging: PciAddress, other: PciAddress, twin: Twin)
     let free = through.error.is_empty() && took < hung_for && took < RESET_DEADLINE;
     let seen = format!("{} ms, while the other hung for {} ms", took.as_millis(), hung_for.as_millis());
     line("another claim went through meanwhile", free, &seen)?;
-    let status = stage.status()?;
+    let status = stage.status().await?;
     let device = status.ledger.devices.iter().find(|device| device.address == hanging);
     let quarantine = device.and_then(|device| device.quarantine.as_ref());
     let kept = quarantine.is_some_and(|quarantine| quarantine.reason.as_str() == "reset_timeout");
@@ -132,11 +153,19 @@ async fn release(stage: &Stage, device: PciAddress) -> Result<(), String> {
     let before = stage.twin.counts(device).map_err(text)?;
     let (error, took) = stage.unprepare("tenant-a").await?;
     let ended = error.is_empty() && stage.cdi("tenant-a").is_none();
-    line("the pod ends: its claim is unprepared, its CDI file gone", ended, &format!("{} ms {error}", took.as_millis()))?;
+    line(
+        "the pod ends: its claim is unprepared, its CDI file gone",
+        ended,
+        &format!("{} ms {error}", took.as_millis()),
+    )?;
     let counts = stage.twin.counts(device).map_err(text)?;
     let gone = finds(stage, device)?;
     let cleaned = counts.scrubs == before.scrubs + 1 && counts.resets == before.resets + 1 && gone.is_none();
-    line("what the pod left was wiped before the call returned", cleaned, &format!("{before:?}, then {counts:?}"))
+    line(
+        "what the pod left was wiped before the call returned",
+        cleaned,
+        &format!("{before:?}, then {counts:?}"),
+    )
 }
 
 fn line(what: &str, holds: bool, seen: &str) -> Result<(), String> {
