@@ -106,8 +106,10 @@ fn prepared(answer: Result<Vec<PreparedDevice>, String>) -> wire::NodePrepareRes
     }
 }
 
-/// Handles all claims of a call side by side. The answers are keyed by the UIDs exactly as they were sent: the
-/// kubelet takes an answer without its claim, and a claim without its answer, for an error of the whole call.
+/// Handles all claims of a call side by side, on the call's own task: when the kubelet gives up the call, each
+/// claim's future is dropped, which is how `claims` learns of it. The answers are keyed by the UIDs exactly as
+/// they were sent: the kubelet takes an answer without its claim, and a claim without its answer, for an error
+/// of the whole call.
 async fn answer_each<T, E: Display, F: Future<Output = Result<T, E>>>(
     call: &'static str,
     claims: Vec<wire::Claim>,

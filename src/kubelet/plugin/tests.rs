@@ -57,6 +57,7 @@ async fn a_reference_that_can_be_no_claim_is_its_own_error() {
         (claim("default", "far", ""), "\"\" is no claim UID: expected 1 to 63 letters"),
         (claim("default", "far", "../../etc"), "\"../../etc\" is no claim UID"),
         (claim("default", "far", &"u".repeat(4000)), "is no claim UID"),
+        (claim("default", "far", "-x"), "\"-x\" is no claim UID"),
         (claim("", "far", "a"), "\"\" is no namespace of a claim: expected 1 to 63 lower-case letters"),
         (claim("a/b", "far", "b"), "\"a/b\" is no namespace"),
         (claim("a.b", "far", "c"), "\"a.b\" is no namespace"),
