@@ -30,6 +30,7 @@ pub(super) struct Slot {
 impl Slot {
     /// Plugs a device in.
     pub(super) fn plug(files: &Files, events: &Events, spec: DeviceSpec, number: u32) -> io::Result<Self> {
+        spec.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let address = spec.address;
         let folder = files.device(address);
         fs::create_dir(&folder)?;
