@@ -2,11 +2,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::{self, CONFIG};
+use super::config::{self, CONFIG, REVISION};
 use super::scrubs::Scrubs;
 use super::{DeviceSpec, Fault};
-
-pub(super) const REVISION: u8 = 0x01;
 
 /// What a device has been through, as the device counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

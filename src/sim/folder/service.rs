@@ -70,8 +70,7 @@ impl Service {
     }
 
     pub(super) fn remove(&mut self, address: PciAddress) -> io::Result<Slot> {
-        self.slot(address)?;
-        let slot = self.slots.remove(&address).ok_or(io::ErrorKind::NotFound)?;
+        let slot = self.slots.remove(&address).ok_or_else(|| missing(address))?;
         self.files.unplug(address, slot.number)?;
         Ok(slot)
     }
@@ -102,8 +101,9 @@ impl Service {
 
     /// A device's counts, whatever of a session is not reported yet.
     pub(super) fn counts(&mut self, address: PciAddress) -> io::Result<Counts> {
-        if self.slot(address)?.device.scrubs.is_open() {
-            slot(&mut self.slots, address)?.look(&mut self.events)?;
+        let slot = slot(&mut self.slots, address)?;
+        if slot.device.scrubs.is_open() {
+            slot.look(&mut self.events)?;
             self.take_events()?;
         }
         Ok(self.slot(address)?.device.counts())
@@ -129,6 +129,9 @@ impl Service {
 }
 
 fn slot(slots: &mut BTreeMap<PciAddress, Slot>, address: PciAddress) -> io::Result<&mut Slot> {
-    let missing = || io::Error::new(io::ErrorKind::NotFound, format!("there is no device {address}"));
-    slots.get_mut(&address).ok_or_else(missing)
+    slots.get_mut(&address).ok_or_else(|| missing(address))
+}
+
+fn missing(address: PciAddress) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("there is no device {address}"))
 }
