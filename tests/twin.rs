@@ -422,6 +422,9 @@ fn specs_that_make_no_sense_are_refused_with_the_reason() {
         let error = text.parse::<DeviceSpec>().unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
+    let root = tempfile::tempdir().unwrap();
+    let nothing = DeviceSpec { memory: 0, ..DeviceSpec::new(address()) };
+    assert!(Folder::create(root.path(), vec![nothing]).is_err());
 }
 
 #[test]

@@ -2,11 +2,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::{self, CONFIG};
+use super::config::{self, CONFIG, REVISION};
 use super::scrubs::Scrubs;
 use super::{DeviceSpec, Fault};
-
-pub(super) const REVISION: u8 = 0x01;
 
 /// What a device has been through, as the device counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,9 +61,9 @@ impl Device {
         Some(Duration::from_millis(self.spec.reset_ms.unwrap_or(usual)))
     }
 
-    /// A reset is through. It leaves the memory as it was, as real ones do.
-    pub(super) fn was_reset(&mut self) {
-        self.resets += 1;
+    /// `resets` are through. They leave the memory as it was, as real ones do.
+    pub(super) fn was_reset(&mut self, resets: u32) {
+        self.resets += resets;
         match self.spec.fault {
             Some(Fault::DieAtReset) => self.damage = Some(Damage::Dead),
             Some(Fault::BarsLost) => self.damage = Some(Damage::BarsLost),

@@ -1,41 +1,36 @@
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use nix::sys::inotify::{AddWatchFlags, Inotify, InotifyEvent, WatchDescriptor};
+use nix::sys::inotify::{AddWatchFlags, InotifyEvent, WatchDescriptor};
 
+use super::events::Events;
 use super::files::Files;
-use super::gate::Gate;
+use super::gates::Gates;
 use super::memory::Memory;
-use super::service::more;
 use crate::sim::DeviceSpec;
 use crate::sim::model::Device;
 
 /// One device and its files.
-///
-/// `gate` stands in the folder. Who comes to it takes it to `waiting`, whose first has its reset due at `due`, unless
-/// the device hangs; it is opened in `done` and stays there until its writers have left.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) device: Device,
     pub(super) memory: Memory,
-    watch: WatchDescriptor,
-    sessions: u32,
+    pub(super) gates: Gates,
+    /// Unlike that of any other slot; its IOMMU group has the same.
     pub(super) number: u32,
     folder: PathBuf,
+    watch: WatchDescriptor,
+    sessions: u32,
     shown: Vec<(&'static str, String)>,
-    gate: Gate,
-    waiting: VecDeque<Gate>,
-    due: Option<Instant>,
-    done: Vec<Gate>,
 }
 
 impl Slot {
-    /// Plugs a device in; `number` is unlike that of any other slot.
-    pub(super) fn plug(files: &Files, inotify: &Inotify, spec: DeviceSpec, number: u32) -> io::Result<Self> {
+    /// Plugs a device in.
+    pub(super) fn plug(files: &Files, events: &Events, spec: DeviceSpec, number: u32) -> io::Result<Self> {
+        spec.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let address = spec.address;
         let folder = files.device(address);
         fs::create_dir(&folder)?;
@@ -46,24 +41,12 @@ impl Slot {
         }
         let bar = (1 << 45) | u64::from(number) << 37;
         let device = Device::new(spec, bar, memory.read()?);
-        let gate = new_gate(files, &folder, inotify)?;
+        let gates = Gates::put(files, events, &folder)?;
         // Writes too, since equal events next to each other come as one: two sessions must not.
-        let events = AddWatchFlags::IN_OPEN | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE;
+        let what = AddWatchFlags::IN_OPEN | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE;
         // Last, so that what we opened ourselves is not taken for the daemon's doing.
-        let watch = inotify.add_watch(&folder, events)?;
-        let mut slot = Self {
-            device,
-            memory,
-            watch,
-            sessions: 0,
-            number,
-            folder,
-            shown: Vec::new(),
-            gate,
-            waiting: VecDeque::new(),
-            due: None,
-            done: Vec::new(),
-        };
+        let watch = events.watch(&folder, what)?;
+        let mut slot = Self { device, memory, gates, number, folder, watch, sessions: 0, shown: Vec::new() };
         slot.show(files)?;
         symlink(format!("../../../devices/pci0000:00/{address}"), files.roots.pci_device(address))?;
         Ok(slot)
@@ -102,96 +85,56 @@ impl Slot {
         self.show(files)
     }
 
-    /// Takes an event in; `later` are those after it.
+    /// Takes an event in.
     pub(super) fn take(
         &mut self,
         files: &Files,
-        inotify: &Inotify,
+        events: &mut Events,
         event: &InotifyEvent,
-        later: &mut VecDeque<InotifyEvent>,
     ) -> io::Result<()> {
-        let is_opened = event.mask.contains(AddWatchFlags::IN_OPEN);
-        if event.wd != self.watch {
-            return if is_opened { self.writer_came(files, inotify, event.wd) } else { Ok(()) };
+        if event.wd != self.watch && event.mask.contains(AddWatchFlags::IN_OPEN) {
+            return self.gates.opened(files, events, event.wd);
         }
-        if !is_write_combining(event) {
-            return Ok(());
-        }
-        if is_opened {
+        if self.is_begin(event) {
             self.sessions += 1;
             self.device.session_begins(self.memory.named());
             self.memory.name(files, self.device.target())?;
-        } else if event.mask.intersects(AddWatchFlags::IN_CLOSE) {
+        } else if self.is_end(event) {
             self.sessions = self.sessions.saturating_sub(1);
-            self.look(inotify, later)?;
+            self.look(events)?;
         }
         Ok(())
     }
 
     /// Looks at what the memory holds, unless the next session has begun meanwhile.
-    pub(super) fn look(&mut self, inotify: &Inotify, later: &mut VecDeque<InotifyEvent>) -> io::Result<()> {
+    pub(super) fn look(&mut self, events: &mut Events) -> io::Result<()> {
         let content = self.memory.read()?;
-        // That a session began is queued before it can write. So when it is not, this is what the last one left.
-        more(inotify, later)?;
-        let is_begin = |event: &InotifyEvent| {
-            event.wd == self.watch && is_write_combining(event) && event.mask.contains(AddWatchFlags::IN_OPEN)
-        };
-        if !later.iter().any(is_begin) {
+        // That a session began is known before it can write. So when it is not, this is what the last one left.
+        if !events.later()?.any(|event| self.is_begin(event)) {
             self.device.scrubs.look(content, self.sessions == 0);
         }
         Ok(())
     }
 
-    /// Who opened the gate of `watch`, if it is one of these, waits for a reset.
-    fn writer_came(&mut self, files: &Files, inotify: &Inotify, watch: WatchDescriptor) -> io::Result<()> {
-        if self.gate.watch == watch {
-            let fresh = new_gate(files, &self.folder, inotify)?;
-            self.waiting.push_back(std::mem::replace(&mut self.gate, fresh));
-        }
-        if let Some(gate) = self.waiting.iter_mut().find(|gate| gate.watch == watch) {
-            gate.owed += 1;
-        }
-        Ok(())
-    }
-
-    /// Carries out resets that are due, up to where the next one has to wait; returns until when.
+    /// Carries out the resets that are due; returns when the next one will be.
     pub(super) fn advance(&mut self, files: &Files, now: Instant) -> io::Result<Option<Instant>> {
-        while let Some(first) = self.waiting.front_mut() {
-            match (self.due, self.device.reset_takes()) {
-                (Some(due), _) if now < due => return Ok(self.due),
-                (Some(_), _) => {
-                    self.due = None;
-                    self.device.was_reset();
-                    first.owed -= 1;
-                    if first.owed == 0 {
-                        self.done.extend(self.waiting.pop_front());
-                    }
-                    self.show(files)?;
-                }
-                (None, Some(takes)) => self.due = Some(now + takes),
-                (None, None) if first.is_left()? => drop(self.waiting.pop_front()),
-                (None, None) => return Ok(None),
-            }
+        let resets = self.gates.advance(now, self.device.reset_takes())?;
+        if resets > 0 {
+            self.device.was_reset(resets);
+            self.show(files)?;
         }
-        Ok(None)
+        Ok(self.gates.due())
     }
 
-    /// Lets the writers through whose resets are done. Whoever shares a gate comes through one by one.
-    pub(super) fn release(&mut self) -> io::Result<()> {
-        for gate in std::mem::take(&mut self.done) {
-            gate.open()?;
-            if !gate.is_left()? {
-                self.done.push(gate);
-            }
-        }
-        Ok(())
+    fn is_begin(&self, event: &InotifyEvent) -> bool {
+        self.is_session(event) && event.mask.contains(AddWatchFlags::IN_OPEN)
     }
-}
 
-fn is_write_combining(event: &InotifyEvent) -> bool {
-    event.name.as_ref().is_some_and(|name| name == "resource0_wc")
-}
+    fn is_end(&self, event: &InotifyEvent) -> bool {
+        self.is_session(event) && event.mask.intersects(AddWatchFlags::IN_CLOSE)
+    }
 
-fn new_gate(files: &Files, folder: &Path, inotify: &Inotify) -> io::Result<Gate> {
-    Gate::put(&folder.join("reset"), &files.aside("gate"), inotify)
+    fn is_session(&self, event: &InotifyEvent) -> bool {
+        event.wd == self.watch && event.name.as_ref().is_some_and(|name| name == "resource0_wc")
+    }
 }
