@@ -149,6 +149,7 @@ impl Inventory {
             }
         });
         let known = futures_util::future::join_all(inspections).await;
+        self.ledger.accounted().await;
         self.state.send_replace(State::Read(known.into_iter().collect()));
     }
 

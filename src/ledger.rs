@@ -52,6 +52,8 @@ struct State {
     owed: Vec<Change>,
     /// Records that could not be read.
     damaged: Vec<String>,
+    /// Moves of damaged records to where a person finds them.
+    aside: Vec<Change>,
     /// A damaged claim may have had any device: those that turn up free are nobody's to give.
     suspect: bool,
 }
@@ -115,6 +117,14 @@ impl Ledger {
         }
         let evidence = format!("damaged records: {}", self.lock().damaged.join("; "));
         self.quarantine(identity, Reason::UnknownOwner, evidence, None).await
+    }
+
+    /// Every device of the node was found once: what damaged records may have been about is quarantined, so they
+    /// are moved to where a person finds them.
+    pub async fn accounted(&self) {
+        let aside = std::mem::take(&mut self.lock().aside);
+        // What cannot be moved is owed; it restricts as long as it stands.
+        let _ = self.write_or_owe(aside).await;
     }
 
     /// Puts a device in quarantine, whoever holds it; a worse reason stands.

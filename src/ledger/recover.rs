@@ -52,7 +52,7 @@ impl Ledger {
                 None
             }
         };
-        let highest = build.highest_term();
+        let highest = build.highest_term().max(own.as_ref().map_or(0, |own| own.term));
         let term = match own.filter(|_| !build.epochs_lost) {
             Some(own) if own.term >= highest => own.term,
             _ => {
@@ -84,7 +84,8 @@ struct Build {
     releasing: Vec<(String, ClaimRecord)>,
     quarantines: Vec<Quarantine>,
     damaged: Vec<String>,
-    damaged_changes: Vec<Change>,
+    /// Moves of damaged records, once nothing depends on them any more.
+    aside: Vec<Change>,
     suspect: bool,
 }
 
@@ -131,7 +132,7 @@ impl Build {
                 tracing::error!(record = %label, %damage, "damaged record");
                 self.damaged.push(format!("{label} {damage}"));
                 let aside = (Folder::Damaged, format!("{}.{name}", folder.name()));
-                self.damaged_changes.push(Change::Move((folder, name), aside));
+                self.aside.push(Change::Move((folder, name), aside));
                 None
             }
         }
@@ -146,6 +147,8 @@ impl Build {
             self.suspect = true;
             return;
         };
+        // Its successor takes the file's place at once: moving it aside first would leave a moment without any.
+        self.aside.pop();
         self.quarantines.push(Quarantine {
             identity,
             address,
@@ -231,7 +234,7 @@ impl Build {
             }
             device.quarantine = Some(quarantine);
         }
-        changes.append(&mut self.damaged_changes);
+        state.aside = self.aside;
         state.damaged.clone_from(&self.damaged);
         state.suspect = self.suspect;
         (state, Recovered { granted, damaged: self.damaged }, changes)

@@ -40,6 +40,7 @@ async fn open(folder: &Path, boot: &str) -> (Arc<Ledger>, Recovered) {
             other => {
                 let (ledger, recovered) = other.unwrap();
                 ledger.found(&Identity::from_address(d0()), d0()).await.unwrap();
+                ledger.accounted().await;
                 return (ledger, recovered);
             }
         }
