@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use allocation::Scope;
 use fetch::ClaimSource;
-pub(crate) use prepare::end;
 pub use queue::Queue;
 
 use crate::cdi;

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::claims::end;
 use crate::inventory::{Inventory, Known};
 use crate::ledger::{Cause, Chore, Ledger};
-use crate::proof::{Patience, Unproved, prove};
+use crate::proof::{Patience, prove};
 use crate::types::{Identity, Policy};
 use crate::worker::Bench;
 
@@ -140,9 +139,9 @@ impl Maintenance {
                 None
             }
             Err(unproved) => {
-                let Unproved { lease, verdict } = *unproved;
+                let (lease, finish, verdict) = unproved.end();
                 tracing::warn!(device = %chore.address, token = %lease.token(), cause = %chore.cause, ?verdict, "not proved");
-                self.ledger.finish(lease, end(&verdict)).await;
+                self.ledger.finish(lease, finish).await;
                 let quarantined = chore.cause == Cause::Resanitization || verdict.device.is_some();
                 (!quarantined).then_some(AGAIN)
             }

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use super::{Claims, PreparedDevice, Refusal};
 use crate::inventory::Known;
-use crate::ledger::{Finish, Lease, LeaseError, Proved, Wanted};
+use crate::ledger::{Lease, LeaseError, Proved, Wanted};
 use crate::proof::verdict::Verdict;
 use crate::proof::{Patience, Unproved, prove};
 use crate::types::{Claim, Deadline, Reason};
@@ -112,26 +112,18 @@ impl Job {
             match result {
                 Ok(proved) => ends.push(proved.give_up()),
                 Err(unproved) => {
-                    let Unproved { lease, verdict } = *unproved;
+                    let (lease, finish, verdict) = unproved.end();
                     told.push(format!("device {}: {}", lease.address().device_name(), words(&verdict)));
                     if matches!(verdict.device, Some((Reason::IdentityChanged, _))) || verdict.claim.is_some()
                     {
                         self.claims.inventory.forget(lease.address());
                     }
-                    ends.push((lease, end(&verdict)));
+                    ends.push((lease, finish));
                 }
             }
         }
         self.claims.ledger.undo(&self.claim.reference.uid, ends).await;
         Err(Refusal(told.join("; ")))
-    }
-}
-
-/// How work ends under a verdict.
-pub(crate) fn end(verdict: &Verdict) -> Finish {
-    match &verdict.device {
-        Some((reason, evidence)) => Finish::Bad(*reason, evidence.clone()),
-        None => Finish::Unproved,
     }
 }
 

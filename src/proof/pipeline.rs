@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::Subject;
 use super::verdict::{Stage, Verdict, of_end, of_holders, of_probe, of_scrub};
-use crate::ledger::{Evidence, Lease, Proved};
+use crate::ledger::{Evidence, Finish, Lease, Proved};
 use crate::types::{Deadline, Fact, Mode, Probe, Receipt, Reset, Scrub, StepName, StepTime};
 use crate::worker::{Bench, Command, Outcome, Report, Worker};
 
@@ -30,6 +30,18 @@ pub struct Unproved {
     pub lease: Lease,
     /// What follows.
     pub verdict: Verdict,
+}
+
+impl Unproved {
+    /// How the work on the device ends, and what is told of it.
+    #[must_use]
+    pub fn end(self) -> (Lease, Finish, Verdict) {
+        let finish = match &self.verdict.device {
+            Some((reason, evidence)) => Finish::Bad(*reason, evidence.clone()),
+            None => Finish::Unproved,
+        };
+        (self.lease, finish, self.verdict)
+    }
 }
 
 /// Proves a device under a lease.
