@@ -1,15 +1,55 @@
 //! Claims: read, checked, prepared and released.
+//!
+//! ```text
+//!   kubelet ─▶ fetch ─▶ queue (one job a claim) ─▶ prepare: lease ─▶ prove ─▶ commit ─▶ CDI ─▶ answer
+//!                                               └▶ unprepare: CDI gone ─▶ release ─▶ (maintenance cleans)
+//! ```
 
 pub mod allocation;
 pub mod fetch;
+mod prepare;
+mod queue;
+mod unprepare;
 
 use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::types::ClaimRef;
+use allocation::Scope;
+use fetch::ClaimSource;
+pub(crate) use prepare::end;
+pub use queue::Queue;
+
+use crate::cdi;
+use crate::inventory::Inventory;
+use crate::ledger::{ClaimRecord, Ledger};
+use crate::types::{ClaimRef, Deadline, Policy};
+use crate::worker::Bench;
+
+/// Every call of the kubelet is answered within this; it gives up at 45 s.
+pub const ANSWER: Duration = Duration::from_secs(40);
 
 /// What the kubelet's calls are about.
 #[derive(Debug)]
-pub struct Claims;
+pub struct Claims {
+    /// The sole owner of device state.
+    pub ledger: Arc<Ledger>,
+    /// Which devices are ours.
+    pub inventory: Arc<Inventory>,
+    /// Where claims are read.
+    pub source: ClaimSource,
+    /// What is ours in a claim.
+    pub scope: Scope,
+    /// Where workers run.
+    pub bench: Bench,
+    /// Where CDI files are.
+    pub cdi: PathBuf,
+    /// How the node is run.
+    pub policy: Arc<Policy>,
+    /// Jobs under way.
+    pub queue: Queue,
+}
 
 /// One device of a prepared claim, as the kubelet is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +65,7 @@ pub struct PreparedDevice {
 }
 
 /// Why a claim was not prepared or not released; its text is what the kubelet shows.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(pub String);
 
 impl fmt::Display for Refusal {
@@ -35,19 +75,90 @@ impl fmt::Display for Refusal {
 }
 
 impl Claims {
-    /// Prepares a claim.
+    /// Prepares a claim: every device of it proved under a lease of this very allocation, or the recorded answer
+    /// where that is done already. Answers within [`ANSWER`]; the work goes on beyond it.
     ///
     /// # Errors
-    /// When it is not prepared.
-    pub async fn prepare(&self, claim: &ClaimRef) -> Result<Vec<PreparedDevice>, Refusal> {
-        Err(Refusal(format!("claim {claim}: not built yet")))
+    /// When it is not prepared; nothing of it is left then but quarantines.
+    pub async fn prepare(self: &Arc<Self>, reference: &ClaimRef) -> Result<Vec<PreparedDevice>, Refusal> {
+        let deadline = Deadline::after(ANSWER);
+        let claim =
+            self.source.fetch(reference, &self.scope).await.map_err(|error| Refusal(error.to_string()))?;
+        if let Some(record) = self.granted(&claim) {
+            return self.answer(&record);
+        }
+        let uid = claim.reference.uid.clone();
+        let key = queue::Key::Prepare(claim.allocation.clone());
+        let job = prepare::Job { claims: Arc::clone(self), claim, deadline };
+        self.queue.run(&uid, key, deadline, job.run(), || self.doing(&uid)).await
     }
 
-    /// Releases a claim.
+    /// Releases a claim: its devices are taken back and cleaned, within the call if that is quick. A claim that is
+    /// not known is released already.
     ///
     /// # Errors
-    /// When it cannot be released.
-    pub async fn unprepare(&self, claim: &ClaimRef) -> Result<(), Refusal> {
-        Err(Refusal(format!("claim {claim}: not built yet")))
+    /// None that keeps a pod from ending; the type leaves room for a call that could not be understood.
+    pub async fn unprepare(self: &Arc<Self>, reference: &ClaimRef) -> Result<(), Refusal> {
+        let deadline = Deadline::after(ANSWER);
+        let uid = reference.uid.clone();
+        self.ledger.stop(&uid);
+        let job = unprepare::Job { claims: Arc::clone(self), claim: reference.clone() };
+        let done =
+            self.queue.run(&uid, queue::Key::Unprepare, deadline, job.run(), || self.doing(&uid)).await;
+        if let Err(unfinished) = done {
+            // It is stopped, and what it leaves is cleaned without anybody waiting: the pod may end.
+            tracing::warn!(claim = %reference, %unfinished, "released before its preparing had ended");
+        }
+        Ok(())
     }
+
+    /// The record of exactly this allocation, granted on this boot and not being released.
+    fn granted(&self, claim: &crate::types::Claim) -> Option<ClaimRecord> {
+        let record = self.ledger.claim(&claim.reference.uid)?;
+        let same = record.is_granted_on(self.ledger.boot_id()) && record.allocation == claim.allocation;
+        let same = same && !self.ledger.is_stopping(&claim.reference.uid);
+        same.then_some(record)
+    }
+
+    /// The answer of a granted record, its CDI file made sure of.
+    fn answer(&self, record: &ClaimRecord) -> Result<Vec<PreparedDevice>, Refusal> {
+        cdi::write(&self.cdi, &spec(record)).map_err(|error| Refusal(error.to_string()))?;
+        let uid = &record.claim.uid;
+        let device = |device: &crate::ledger::ClaimDevice| PreparedDevice {
+            requests: vec![device.allocated.base_request().to_owned()],
+            pool: device.allocated.pool.clone(),
+            device: device.allocated.device.clone(),
+            cdi_ids: vec![cdi::qualified_id(uid, &device.address.device_name())],
+        };
+        Ok(record.devices.iter().map(device).collect())
+    }
+
+    fn doing(&self, uid: &crate::types::ClaimUid) -> String {
+        let devices = self.ledger.claim(uid).map(|record| record.devices).unwrap_or_default();
+        let devices: Vec<_> = devices.into_iter().map(|device| device.identity).collect();
+        self.ledger.doing(&devices)
+    }
+
+    /// Makes the CDI files what the records say: at start, before anybody can ask.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn rebuild_derived(&self, granted: &[ClaimRecord]) -> Result<(), cdi::CdiError> {
+        for uid in cdi::list(&self.cdi)? {
+            if granted.iter().all(|record| record.claim.uid != uid) {
+                tracing::info!(claim = %uid, "CDI file without a grant removed");
+                cdi::remove(&self.cdi, &uid)?;
+            }
+        }
+        granted.iter().try_for_each(|record| cdi::write(&self.cdi, &spec(record)))
+    }
+}
+
+fn spec(record: &ClaimRecord) -> cdi::Spec {
+    let device = |device: &crate::ledger::ClaimDevice| cdi::SpecDevice {
+        address: device.address,
+        token: device.token,
+        nodes: device.nodes.clone(),
+    };
+    cdi::Spec { claim: record.claim.uid.clone(), devices: record.devices.iter().map(device).collect() }
 }

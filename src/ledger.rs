@@ -76,12 +76,19 @@ impl Ledger {
         &self.boot_id
     }
 
+    /// Who was last seen at an address.
+    #[must_use]
+    pub fn at(&self, address: PciAddress) -> Option<Identity> {
+        let state = self.lock();
+        state.devices.values().find(|device| device.address == address).map(|device| device.identity.clone())
+    }
+
     /// A device was found on the bus. What a damaged record may have granted is quarantined at once.
     ///
     /// # Errors
     /// The quarantine could not be written; it holds in memory and is written as soon as the disk allows.
     pub async fn found(&self, identity: &Identity, address: PciAddress) -> Result<(), StoreError> {
-        let suspect = {
+        let (suspect, inherited) = {
             let mut state = self.lock();
             let token = Token { term: self.term, epoch: 0 };
             let device = state
@@ -89,10 +96,20 @@ impl Ledger {
                 .entry(identity.clone())
                 .or_insert_with(|| Device::new(identity.clone(), address, token));
             device.address = address;
+            // Before it said who it is, it was known by its place.
+            let place = Identity::from_address(address);
+            let inherited = (place != *identity).then(|| state.devices.remove(&place)).flatten();
+            let inherited = inherited.and_then(|device| device.quarantine);
+            let Some(device) = state.devices.get(identity) else { return Ok(()) };
             let free = device.holder == device::Holder::Free && device.quarantine.is_none();
-            state.suspect && free
+            (state.suspect && free, inherited)
         };
         self.signal();
+        if let Some(Quarantine { reason, evidence, token, .. }) = inherited {
+            self.quarantine(identity, reason, evidence, token).await?;
+            let place = Identity::from_address(address);
+            self.write_or_owe(vec![remove_quarantine(&place)]).await?;
+        }
         if !suspect {
             return Ok(());
         }

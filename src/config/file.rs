@@ -192,6 +192,7 @@ impl From<Release> for ReleasePolicy {
             patience: limit(file.patience, default.patience),
             retry: limit(file.retry, default.retry),
             attempts: file.attempts.map_or(default.attempts, |attempts| attempts.0),
+            first_proof_within: default.first_proof_within,
         }
     }
 }

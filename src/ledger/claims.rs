@@ -157,7 +157,7 @@ impl Ledger {
     ) -> Result<ClaimRecord, (Vec<Proved>, StoreError)> {
         let granted = {
             let state = self.lock();
-            state.claims.get(uid).map(|entry| {
+            state.claims.get(uid).filter(|entry| !entry.stop).map(|entry| {
                 let mut record = entry.record.clone();
                 record.phase = RecordPhase::Granted;
                 for device in &mut record.devices {
@@ -170,7 +170,7 @@ impl Ledger {
         };
         let gone = || StoreError::Write {
             record: uid.to_string(),
-            source: std::io::Error::other("was never leased"),
+            source: std::io::Error::other("its claim was released meanwhile"),
         };
         let Some(record) = granted else { return Err((proved, gone())) };
         if record.devices.iter().any(|device| device.receipt.is_none()) {
@@ -228,6 +228,12 @@ impl Ledger {
             entry.stop = true;
         }
         self.signal();
+    }
+
+    /// Whether a claim's release was asked for and has not begun.
+    #[must_use]
+    pub fn is_stopping(&self, uid: &ClaimUid) -> bool {
+        self.lock().claims.get(uid).is_some_and(|entry| entry.stop)
     }
 
     /// Takes a claim's devices back; they wait for cleaning. Returns who they are; none if the claim has none.

@@ -96,7 +96,10 @@ impl Ledger {
                     state.force(&identity, Event::Finish(proof));
                 }
                 (None, Some(Cause::Resanitization)) => {
-                    if let Some(now) = state.devices.get_mut(&identity).and_then(|d| d.quarantine.as_mut()) {
+                    // What says nothing against the device is no attempt: a lock that is held, a fault of the node.
+                    let tried = matches!(finish, Finish::Bad(..));
+                    let quarantine = state.devices.get_mut(&identity).and_then(|d| d.quarantine.as_mut());
+                    if let Some(now) = quarantine.filter(|_| tried) {
                         now.attempts += 1;
                         changes.push(put(Folder::Quarantine, identity.as_str(), now));
                     }

@@ -56,6 +56,18 @@ pub struct ClaimDevice {
 }
 
 impl ClaimRecord {
+    /// Whether a pod may have it, on whatever boot.
+    #[must_use]
+    pub fn is_granted(&self) -> bool {
+        self.phase == RecordPhase::Granted
+    }
+
+    /// Whether a pod may have it on this boot.
+    #[must_use]
+    pub fn is_granted_on(&self, boot_id: &str) -> bool {
+        self.is_granted() && self.boot_id == boot_id
+    }
+
     /// A short name for exactly this grant: a digest of its devices and tokens.
     #[must_use]
     pub fn grant_id(&self) -> String {

@@ -34,8 +34,7 @@ impl StepName {
         }
     }
 
-    /// The deadline where no policy says otherwise. A scrub's grows with the memory: 1 s per 64 MiB read and
-    /// written over PCIe (a BAR reads at 10 to 100 MB/s on real hardware) on top of this.
+    /// The deadline where no policy says otherwise; a scrub's grows with the memory.
     #[must_use]
     pub fn default_deadline(self) -> Duration {
         Duration::from_secs(match self {
@@ -104,6 +103,8 @@ pub struct ReleasePolicy {
     pub retry: Duration,
     /// How many such attempts there are; 0 leaves every quarantine to an operator.
     pub attempts: u32,
+    /// Devices without a proof on this boot are proved within this time after the start, spread over it.
+    pub first_proof_within: Duration,
 }
 
 impl Default for ReleasePolicy {
@@ -113,6 +114,7 @@ impl Default for ReleasePolicy {
             patience: Duration::from_secs(15),
             retry: Duration::from_secs(300),
             attempts: 3,
+            first_proof_within: Duration::from_secs(30),
         }
     }
 }

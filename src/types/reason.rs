@@ -17,6 +17,8 @@ pub enum Reason {
     ResetFailed,
     /// Registers that must hold after a reset do not: BARs or command lost.
     ConfigLost,
+    /// The reset returned and left pending what it must have ended.
+    ResetIneffective,
     /// Memory read back wrong, or the verification cannot be shown to have run.
     ScrubVerify,
     /// Memory could not be written or read.
@@ -59,6 +61,7 @@ impl Reason {
             Self::ResetTimeout
             | Self::ResetFailed
             | Self::ConfigLost
+            | Self::ResetIneffective
             | Self::ScrubVerify
             | Self::ScrubFailed
             | Self::ScrubTimeout
@@ -79,6 +82,7 @@ impl Reason {
             Self::ResetTimeout => "reset_timeout",
             Self::ResetFailed => "reset_failed",
             Self::ConfigLost => "config_lost",
+            Self::ResetIneffective => "reset_ineffective",
             Self::ScrubVerify => "scrub_verify",
             Self::ScrubFailed => "scrub_failed",
             Self::ScrubTimeout => "scrub_timeout",

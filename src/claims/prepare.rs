@@ -1,0 +1,151 @@
+//! The job of preparing one allocation.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use super::{Claims, PreparedDevice, Refusal};
+use crate::inventory::Known;
+use crate::ledger::{Finish, Lease, LeaseError, Proved, Wanted};
+use crate::proof::verdict::Verdict;
+use crate::proof::{Patience, Unproved, prove};
+use crate::types::{Claim, Deadline, Reason};
+
+pub(super) struct Job {
+    pub(super) claims: Arc<Claims>,
+    pub(super) claim: Claim,
+    pub(super) deadline: Deadline,
+}
+
+impl Job {
+    pub(super) async fn run(self) -> Result<Vec<PreparedDevice>, Refusal> {
+        let Self { claims, claim, .. } = &self;
+        let uid = &claim.reference.uid;
+        if let Some(record) = claims.granted(claim) {
+            return claims.answer(&record);
+        }
+        if let Some(record) = claims.ledger.claim(uid)
+            && (record.allocation != claim.allocation
+                || !record.is_granted()
+                || claims.ledger.is_stopping(uid))
+        {
+            // What this UID had before: another allocation, or work that ended in the middle.
+            tracing::info!(claim = %claim.reference, "an earlier allocation of this claim is released first");
+            super::unprepare::release(claims, &claim.reference).await;
+        }
+        let devices = self.devices().await?;
+        let leases = self.lease(&devices).await?;
+        let proofs = leases.into_iter().zip(&devices).map(|(lease, known)| self.prove(lease, known));
+        let results = join_all(proofs).await;
+        let proved = self.all_or_undo(results).await?;
+        let record = match claims.ledger.commit(uid, proved).await {
+            Ok(record) => record,
+            Err((proved, error)) => {
+                let ends = proved.into_iter().map(Proved::give_up).collect();
+                claims.ledger.undo(uid, ends).await;
+                return Err(Refusal(format!(
+                    "store: {error}; the proof is given up, the next try makes it again"
+                )));
+            }
+        };
+        tracing::info!(claim = %claim.reference, grant = record.grant_id(), "granted");
+        match claims.answer(&record) {
+            Ok(answer) => Ok(answer),
+            Err(refusal) => {
+                claims.ledger.release(uid).await;
+                Err(refusal)
+            }
+        }
+    }
+
+    /// The claim's devices as this node knows them.
+    async fn devices(&self) -> Result<Vec<Arc<Known>>, Refusal> {
+        let mut devices = Vec::new();
+        for allocated in &self.claim.allocation.devices {
+            let found = self.claims.inventory.find(&allocated.device, self.deadline).await;
+            let known = found.map_err(|error| Refusal(error.to_string()))?;
+            if let Some(why) = &known.unsupported {
+                return Err(Refusal(format!("device {} is never granted as it is: {why}", allocated.device)));
+            }
+            devices.push(known);
+        }
+        Ok(devices)
+    }
+
+    /// Leases all devices; one in maintenance is waited for as long as the call may take.
+    async fn lease(&self, devices: &[Arc<Known>]) -> Result<Vec<Lease>, Refusal> {
+        let wanted = self.claim.allocation.devices.iter().zip(devices).map(|(allocated, known)| Wanted {
+            allocated: allocated.clone(),
+            identity: known.subject.identity.clone(),
+            address: known.subject.address,
+        });
+        let wanted: Vec<_> = wanted.collect();
+        let mut changes = self.claims.ledger.watch();
+        loop {
+            changes.mark_unchanged();
+            match self.claims.ledger.lease(&self.claim, &wanted).await {
+                Ok(leases) => return Ok(leases),
+                Err(busy @ LeaseError::Busy { .. }) => {
+                    let changed = tokio::time::timeout_at(self.deadline.at().into(), changes.changed()).await;
+                    if changed.is_err() {
+                        return Err(Refusal(format!("{busy}; it will be ready for a later try")));
+                    }
+                }
+                Err(error) => return Err(Refusal(error.to_string())),
+            }
+        }
+    }
+
+    async fn prove(&self, lease: Lease, known: &Known) -> Result<Proved, Box<Unproved>> {
+        let patience = Patience(self.claims.policy.release.patience);
+        prove(lease, &known.subject, patience, &self.claims.bench, None).await
+    }
+
+    /// All proofs, or none: what went bad is quarantined, what was proved is free.
+    async fn all_or_undo(&self, results: Vec<Result<Proved, Box<Unproved>>>) -> Result<Vec<Proved>, Refusal> {
+        if results.iter().all(Result::is_ok) {
+            return Ok(results.into_iter().flatten().collect());
+        }
+        let mut ends = Vec::new();
+        let mut told = Vec::new();
+        for result in results {
+            match result {
+                Ok(proved) => ends.push(proved.give_up()),
+                Err(unproved) => {
+                    let Unproved { lease, verdict } = *unproved;
+                    told.push(format!("device {}: {}", lease.address().device_name(), words(&verdict)));
+                    if matches!(verdict.device, Some((Reason::IdentityChanged, _))) || verdict.claim.is_some()
+                    {
+                        self.claims.inventory.forget(lease.address());
+                    }
+                    ends.push((lease, end(&verdict)));
+                }
+            }
+        }
+        self.claims.ledger.undo(&self.claim.reference.uid, ends).await;
+        Err(Refusal(told.join("; ")))
+    }
+}
+
+/// How work ends under a verdict.
+pub(crate) fn end(verdict: &Verdict) -> Finish {
+    match &verdict.device {
+        Some((reason, evidence)) => Finish::Bad(*reason, evidence.clone()),
+        None => Finish::Unproved,
+    }
+}
+
+/// What happened and what happens next.
+fn words(verdict: &Verdict) -> String {
+    let mut words = Vec::new();
+    if let Some((reason, evidence)) = &verdict.device {
+        words.push(format!("{evidence}; it is in quarantine now: {reason} ({})", reason.class()));
+    }
+    if let Some((fault, why)) = &verdict.node {
+        words.push(format!("this node is at fault, {fault}: {why}"));
+    }
+    if let Some(why) = &verdict.claim {
+        words.push(format!("{why}; it is tried again with the kubelet's next call"));
+    }
+    words.join("; ")
+}

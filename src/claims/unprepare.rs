@@ -1,0 +1,42 @@
+//! The job of releasing a claim.
+
+use std::sync::Arc;
+
+use super::{Claims, PreparedDevice, Refusal};
+use crate::cdi;
+use crate::types::{ClaimRef, Deadline};
+
+pub(super) struct Job {
+    pub(super) claims: Arc<Claims>,
+    pub(super) claim: ClaimRef,
+}
+
+impl Job {
+    pub(super) async fn run(self) -> Result<Vec<PreparedDevice>, Refusal> {
+        release(&self.claims, &self.claim).await;
+        Ok(Vec::new())
+    }
+}
+
+/// Takes a claim's devices back and waits for their cleaning, as long as the policy says: the scheduler frees a
+/// device only after the kubelet's call, so it is then never offered a dirty one.
+///
+/// Nothing here fails: a file that cannot be removed is derived and rebuilt from records, a record that cannot be
+/// moved is owed by the disk, and what cannot be cleaned is quarantined by those who try.
+pub(super) async fn release(claims: &Claims, claim: &ClaimRef) {
+    if let Err(error) = cdi::remove(&claims.cdi, &claim.uid) {
+        tracing::error!(%claim, %error, "the claim's CDI file stays behind");
+    }
+    let devices = claims.ledger.release(&claim.uid).await;
+    let deadline = Deadline::after(claims.policy.release.wait);
+    let mut changes = claims.ledger.watch();
+    let cleaned = async {
+        while !claims.ledger.unclean(&devices).is_empty() {
+            if changes.changed().await.is_err() {
+                break;
+            }
+        }
+    };
+    let clean = tokio::time::timeout_at(deadline.at().into(), cleaned).await.is_ok();
+    tracing::info!(%claim, devices = devices.len(), clean, "released");
+}

@@ -1,0 +1,257 @@
+//! Which devices there are on this node, and which of them are ours.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, watch};
+
+use crate::ledger::Ledger;
+use crate::proof::Subject;
+use crate::proof::verdict::of_end;
+use crate::types::{Deadline, DeviceRule, Identity, Inspection, PciAddress, Policy, ScrubRule, StepName};
+use crate::worker::{Bench, Command, Expected, Outcome, Report, Seen, SeenIds};
+
+/// How long the list of functions may take.
+const SCAN: Duration = Duration::from_secs(10);
+
+/// A device of ours.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// What a proof has to know of it.
+    pub subject: Subject,
+    /// Why it is never granted as it is.
+    pub unsupported: Option<String>,
+}
+
+/// Why a device cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum NotOurs {
+    /// Nothing of that name.
+    #[error(
+        "device {0} is not ours on this node: no PCI function at its address matches a rule of the policy"
+    )]
+    Unknown(String),
+    /// It is ours by policy and cannot be identified.
+    #[error("device {0} cannot be used: {1}")]
+    Unreadable(String, String),
+    /// The first scan has not ended.
+    #[error("the devices of this node are still being read; the next try will find them")]
+    Scanning,
+    /// There is no list of functions.
+    #[error("the devices of this node cannot be read: {0}")]
+    Failed(String),
+}
+
+/// The devices of the node, by name.
+#[derive(Debug)]
+pub struct Inventory {
+    bench: Bench,
+    policy: Arc<Policy>,
+    ledger: Arc<Ledger>,
+    state: watch::Sender<State>,
+    scanning: Mutex<()>,
+}
+
+#[derive(Clone, Debug, Default)]
+enum State {
+    #[default]
+    Unread,
+    Failed(String),
+    Read(BTreeMap<String, Result<Arc<Known>, String>>),
+}
+
+impl Inventory {
+    /// An inventory that has not looked yet.
+    #[must_use]
+    pub fn new(bench: Bench, policy: Arc<Policy>, ledger: Arc<Ledger>) -> Self {
+        Self { bench, policy, ledger, state: watch::Sender::new(State::Unread), scanning: Mutex::new(()) }
+    }
+
+    /// The device of this name; one that is not known is looked for once more.
+    ///
+    /// # Errors
+    /// See [`NotOurs`].
+    pub async fn find(&self, name: &str, deadline: Deadline) -> Result<Arc<Known>, NotOurs> {
+        if let Some(Ok(known)) = self.lookup(name, deadline).await? {
+            return Ok(known);
+        }
+        self.rescan().await;
+        match self.lookup(name, deadline).await? {
+            Some(Ok(known)) => Ok(known),
+            Some(Err(why)) => Err(NotOurs::Unreadable(name.to_owned(), why)),
+            None => Err(NotOurs::Unknown(name.to_owned())),
+        }
+    }
+
+    async fn lookup(
+        &self,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Option<Result<Arc<Known>, String>>, NotOurs> {
+        let mut state = self.state.subscribe();
+        let read = state.wait_for(|state| !matches!(state, State::Unread));
+        let state = tokio::time::timeout_at(deadline.at().into(), read).await;
+        match state.map_err(|_| NotOurs::Scanning)?.as_deref() {
+            Ok(State::Read(known)) => Ok(known.get(name).cloned()),
+            Ok(State::Failed(why)) => Err(NotOurs::Failed(why.clone())),
+            Ok(State::Unread) | Err(_) => Err(NotOurs::Scanning),
+        }
+    }
+
+    /// Devices that are ours and can be worked on.
+    #[must_use]
+    pub fn usable(&self) -> Vec<Arc<Known>> {
+        self.identified().into_iter().filter(|known| known.unsupported.is_none()).collect()
+    }
+
+    /// Devices that match the policy and are never granted as they are, with why.
+    #[must_use]
+    pub fn refused(&self) -> Vec<(String, String)> {
+        match &*self.state.borrow() {
+            State::Read(known) => known
+                .iter()
+                .filter_map(|(name, known)| match known {
+                    Ok(known) => Some((name.clone(), known.unsupported.clone()?)),
+                    Err(why) => Some((name.clone(), why.clone())),
+                })
+                .collect(),
+            State::Unread => Vec::new(),
+            State::Failed(why) => vec![("all devices".to_owned(), why.clone())],
+        }
+    }
+
+    /// Reads the node's devices anew. What the ledger has to know is told before anybody is.
+    pub async fn rescan(&self) {
+        let _one = self.scanning.lock().await;
+        let outcome = self.bench.run(&[Command::Scan(self.bench.roots.clone())], Deadline::after(SCAN)).await;
+        let seen = match outcome {
+            Outcome::Done(Report::Scanned(seen)) => seen,
+            other => {
+                let why = format!("{other:?}");
+                tracing::error!(%why, "the list of PCI functions cannot be read");
+                self.state.send_modify(|state| {
+                    // What was known stays: a failed look says nothing about it.
+                    if !matches!(state, State::Read(_)) {
+                        *state = State::Failed(why);
+                    }
+                });
+                return;
+            }
+        };
+        let ours = seen.iter().filter_map(|seen| Some((seen, self.rule_for(seen)?)));
+        let before = self.identified();
+        let inspections = ours.map(|(seen, rule)| async {
+            // Who is known already may be in somebody's hands: its probes watch over its identity.
+            match before.iter().find(|known| known.subject.address == seen.address) {
+                Some(known) => (seen.address.device_name(), Ok(Arc::clone(known))),
+                None => self.inspect(seen.address, rule).await,
+            }
+        });
+        let known = futures_util::future::join_all(inspections).await;
+        self.state.send_replace(State::Read(known.into_iter().collect()));
+    }
+
+    /// Forgets who is at this address, so that the next look asks.
+    pub fn forget(&self, address: PciAddress) {
+        self.state.send_modify(|state| {
+            if let State::Read(known) = state {
+                known.remove(&address.device_name());
+            }
+        });
+    }
+
+    fn identified(&self) -> Vec<Arc<Known>> {
+        match &*self.state.borrow() {
+            State::Read(known) => known.values().flatten().cloned().collect(),
+            State::Unread | State::Failed(_) => Vec::new(),
+        }
+    }
+
+    fn rule_for(&self, seen: &Seen) -> Option<&DeviceRule> {
+        match &seen.ids {
+            Ok(SeenIds { vendor, device, class }) => self
+                .policy
+                .devices
+                .iter()
+                .find(|rule| rule.matches.covers(*vendor, *device, *class, seen.address)),
+            Err(why) => {
+                tracing::warn!(device = %seen.address, %why, "a function's ids cannot be read; it is not ours");
+                None
+            }
+        }
+    }
+
+    async fn inspect(&self, address: PciAddress, rule: &DeviceRule) -> (String, Result<Arc<Known>, String>) {
+        let name = address.device_name();
+        let deadline = Deadline::after(rule.deadline(StepName::Inspect));
+        let orders = [self.bench.order(address, None, None), Command::Inspect];
+        let outcome = self.bench.run(&orders, deadline).await;
+        let Outcome::Done(Report::Inspected(inspection)) = outcome else {
+            return (name, Err(self.sick(address, outcome).await));
+        };
+        let known = known(address, rule, &inspection);
+        if let Err(error) = self.ledger.found(&known.subject.identity, address).await {
+            tracing::error!(device = %address, %error, "what its records say could not be written");
+        }
+        (name, Ok(Arc::new(known)))
+    }
+
+    /// A device of ours that does not even say who it is: known by its last identity, and quarantined for what a
+    /// proof would be.
+    async fn sick(&self, address: PciAddress, outcome: Outcome<Report>) -> String {
+        let Some((reason, evidence)) = of_end(StepName::Inspect, &outcome).device else {
+            return format!("{outcome:?}");
+        };
+        let identity = self.ledger.at(address).unwrap_or_else(|| Identity::from_address(address));
+        let _ = self.ledger.found(&identity, address).await;
+        let _ = self.ledger.quarantine(&identity, reason, evidence.clone(), None).await;
+        evidence
+    }
+}
+
+fn known(address: PciAddress, rule: &DeviceRule, inspection: &Inspection) -> Known {
+    let Inspection { vendor, device, serial, reset_methods, bars, .. } = inspection;
+    let identity = match serial {
+        Some(serial) => Identity::from_serial(*vendor, *device, address.function(), *serial),
+        None => Identity::from_address(address),
+    };
+    let wanted = match &rule.scrub {
+        Some(ScrubRule::Bars(bars)) => bars.clone(),
+        Some(ScrubRule::Library(_)) | None => Vec::new(),
+    };
+    let memory =
+        |index: &u8| bars.iter().find(|bar| bar.index == *index && bar.prefetchable).map(|bar| bar.size);
+    let missing: Vec<_> = wanted.iter().filter(|index| memory(index).is_none()).collect();
+    let unsupported = match &rule.scrub {
+        None => Some("the policy names no way to scrub its memory".to_owned()),
+        Some(ScrubRule::Library(name)) => Some(format!(
+            "unsupported_mode: this version has no scrubber for library {name:?}, so nothing could prove the device's memory clean"
+        )),
+        Some(ScrubRule::Bars(_)) if has_memory_behind_its_bars(*vendor) => Some(format!(
+            "unsupported_mode: vendor {vendor:04x} builds GPUs whose BARs are a window onto a larger memory; a scrub of BARs would leave the rest, and this version has no other scrubber for it"
+        )),
+        Some(ScrubRule::Bars(_)) if !missing.is_empty() => Some(format!(
+            "unsupported_mode: it has no prefetchable memory in BARs {missing:?} that the policy names"
+        )),
+        Some(ScrubRule::Bars(_)) if !reset_methods.contains(&rule.reset_method) => Some(format!(
+            "unsupported_mode: the kernel has no reset method {:?} for it, only {reset_methods:?}",
+            rule.reset_method
+        )),
+        Some(ScrubRule::Bars(_)) => None,
+    };
+    let subject = Subject {
+        identity,
+        address,
+        expected: Expected { vendor: *vendor, device: *device, serial: *serial },
+        rule: rule.clone(),
+        memory: wanted.iter().filter_map(memory).sum(),
+        bars: wanted,
+    };
+    Known { subject, unsupported }
+}
+
+/// NVIDIA, AMD and Intel: a GPU's memory is far larger than what its BARs show (`reference/hardware.md` 1.10).
+fn has_memory_behind_its_bars(vendor: u16) -> bool {
+    matches!(vendor, 0x10de | 0x1002 | 0x8086)
+}

@@ -1,0 +1,181 @@
+//! The one order in which a device is proved, under one lease and by one worker:
+//!
+//! ```text
+//!   lock ─▶ probe ─▶ holders ─▶ reset ─▶ probe ─▶ scrub ─▶ probe ─▶ seal
+//! ```
+//!
+//! The reset comes before the scrub, since a reset may drop what a cache had not written yet; a probe follows
+//! both, since a reset that returned is not a healthy device.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::Subject;
+use super::verdict::{Stage, Verdict, of_end, of_holders, of_probe, of_scrub};
+use crate::ledger::{Evidence, Lease, Proved};
+use crate::types::{Deadline, Fact, Mode, Probe, Receipt, Reset, Scrub, StepName, StepTime};
+use crate::worker::{Bench, Command, Outcome, Report, Worker};
+
+/// Time between two looks for processes that are about to let go.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// How long holders are waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience(pub Duration);
+
+/// The device was not proved; its lease comes back with what follows.
+#[derive(Debug)]
+pub struct Unproved {
+    /// The lease.
+    pub lease: Lease,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+/// Proves a device under a lease.
+///
+/// # Errors
+/// Anything that is not a proof.
+pub async fn prove(
+    lease: Lease,
+    subject: &Subject,
+    patience: Patience,
+    bench: &Bench,
+    idle: Option<Worker>,
+) -> Result<Proved, Box<Unproved>> {
+    let started = match idle {
+        Some(worker) => Ok(worker),
+        None => bench.start(),
+    };
+    let worker = match started {
+        Ok(worker) => worker,
+        Err(error) => {
+            let crashed = Outcome::<()>::Crashed(format!("cannot start a worker: {error}"));
+            return Err(Box::new(Unproved { lease, verdict: of_end(StepName::Probe, &crashed) }));
+        }
+    };
+    let mut run = Run { lease: &lease, subject, worker, steps: Vec::new() };
+    let result = run.steps(patience, bench).await;
+    let Run { worker, .. } = run;
+    // Not before the worker is gone, or given up with the lock in its hand, may anybody else touch the device.
+    worker.end().await;
+    match result {
+        Err(verdict) => Err(Box::new(Unproved { lease, verdict })),
+        Ok(evidence) => lease.seal(evidence).map_err(|unsealed| {
+            let verdict = Verdict::refuse(unsealed.to_string());
+            Box::new(Unproved { lease: unsealed.lease, verdict })
+        }),
+    }
+}
+
+struct Run<'a> {
+    lease: &'a Lease,
+    subject: &'a Subject,
+    worker: Worker,
+    steps: Vec<StepTime>,
+}
+
+impl Run<'_> {
+    async fn steps(&mut self, patience: Patience, bench: &Bench) -> Result<Evidence, Verdict> {
+        let token = self.lease.token();
+        let order = bench.order(self.lease.address(), Some(token), Some(self.subject.expected.clone()));
+        match self.step(StepName::Inspect, &order).await? {
+            Report::Locked => {}
+            other => return Err(unexpected(StepName::Inspect, &other)),
+        }
+        self.probe(Stage::BeforeReset).await?;
+        self.nobody_holds(patience).await?;
+        let reset = self.reset().await?;
+        let (after_reset, _) = self.probe(Stage::AfterReset).await?;
+        let scrub = self.scrub().await?;
+        let (last, nodes) = self.probe(Stage::AfterReset).await?;
+        let receipt = self.receipt(&reset, &scrub, &last);
+        Ok(Evidence { token, after_reset, reset, scrub, last, receipt, nodes })
+    }
+
+    async fn probe(&mut self, stage: Stage) -> Result<(Probe, Vec<PathBuf>), Verdict> {
+        match self.step(StepName::Probe, &Command::Probe).await? {
+            Report::Probed(probe, nodes) => good(of_probe(stage, &probe)).map(|()| (probe, nodes)),
+            other => Err(unexpected(StepName::Probe, &other)),
+        }
+    }
+
+    async fn nobody_holds(&mut self, patience: Patience) -> Result<(), Verdict> {
+        let patience = Deadline::after(patience.0);
+        loop {
+            let holders = match self.step(StepName::Holders, &Command::Holders).await? {
+                Report::Held(holders) => holders,
+                other => return Err(unexpected(StepName::Holders, &other)),
+            };
+            let verdict = of_holders(&holders);
+            if verdict.is_good() || patience.left().is_zero() {
+                return good(verdict);
+            }
+            tokio::time::sleep(LOOK_AGAIN.min(patience.left())).await;
+        }
+    }
+
+    async fn reset(&mut self) -> Result<Reset, Verdict> {
+        let method = self.subject.rule.reset_method.clone();
+        match self.step(StepName::Reset, &Command::Reset(method)).await? {
+            Report::WasReset(reset) => Ok(reset),
+            other => Err(unexpected(StepName::Reset, &other)),
+        }
+    }
+
+    async fn scrub(&mut self) -> Result<Scrub, Verdict> {
+        match self.step(StepName::Scrub, &Command::Scrub(self.subject.bars.clone())).await? {
+            Report::Scrubbed(scrub) => good(of_scrub(&scrub)).map(|()| scrub),
+            other => Err(unexpected(StepName::Scrub, &other)),
+        }
+    }
+
+    /// Orders one step under its own deadline. Work that nobody wants any more ends before it.
+    async fn step(&mut self, step: StepName, command: &Command) -> Result<Report, Verdict> {
+        if self.lease.is_stopped() {
+            return Err(Verdict::refuse("the claim was released while it was being prepared"));
+        }
+        self.lease.begins(step);
+        let start = Instant::now();
+        let deadline = Deadline::after(self.subject.deadline(step));
+        let outcome = self.worker.order(command, deadline).await;
+        let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::debug!(device = %self.lease.address(), token = %self.lease.token(), step = step.as_str(), ms, "step");
+        self.steps.push(StepTime { step: step.as_str().to_owned(), ms });
+        let verdict = of_end(step, &outcome);
+        match outcome {
+            Outcome::Done(report) => Ok(report),
+            _ => Err(verdict),
+        }
+    }
+
+    fn receipt(&self, reset: &Reset, scrub: &Scrub, last: &Probe) -> Receipt {
+        let absent = [("bars", &last.bars), ("transactions", &last.transactions)];
+        let absent = absent.into_iter().filter(|(_, fact)| **fact == Fact::Absent).map(|(name, _)| name);
+        Receipt {
+            address: self.lease.address(),
+            token: self.lease.token(),
+            at: jiff::Timestamp::now(),
+            reset: reset.method.clone(),
+            mode: Mode::CopyVerified,
+            bytes_total: scrub.size,
+            bytes_written: scrub.bytes_written,
+            bytes_verified: 8 * (scrub.pattern.words_visited + scrub.zero.words_visited),
+            not_covered: ["link", "aer", "on-chip memory"]
+                .into_iter()
+                .chain(absent)
+                .map(str::to_owned)
+                .collect(),
+            steps: self.steps.clone(),
+            digest: String::new(),
+        }
+    }
+}
+
+fn good(verdict: Verdict) -> Result<(), Verdict> {
+    if verdict.is_good() { Ok(()) } else { Err(verdict) }
+}
+
+fn unexpected(step: StepName, report: &Report) -> Verdict {
+    of_end::<()>(step, &Outcome::Crashed(format!("it answered with {report:?}")))
+}

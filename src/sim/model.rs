@@ -1,0 +1,189 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::config::{self, CONFIG};
+use super::scrubs::Scrubs;
+use super::{DeviceSpec, Fault};
+
+pub(super) const REVISION: u8 = 0x01;
+
+/// What a device has been through, as the device counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Resets carried out.
+    pub resets: u32,
+    /// Times that its whole memory was overwritten and then zeroed.
+    pub scrubs: u32,
+}
+
+/// A device without its mount: what it answers, and what a reset and a write session do to it.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) spec: DeviceSpec,
+    pub(super) counts: Counts,
+    bar: u64,
+    damage: Option<Damage>,
+    scrubs: Scrubs,
+    fill_skipped: bool,
+}
+
+/// What a reset has done to a device; stays until its fault is set anew or power is cycled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Damage {
+    Dead,
+    BarsLost,
+}
+
+/// Where writes through the write-combining BAR land.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Memory,
+    Nowhere,
+}
+
+impl Device {
+    /// `bar`: where its BAR 0 begins, in bytes of bus address space.
+    pub(super) fn new(spec: DeviceSpec, bar: u64, content: Vec<u8>) -> Self {
+        let scrubs = Scrubs::over(content);
+        Self { spec, counts: Counts::default(), bar, damage: None, scrubs, fill_skipped: false }
+    }
+
+    /// How long the next reset takes; `None`: it never returns.
+    pub(super) fn reset_takes(&self) -> Option<Duration> {
+        let usual = match self.spec.fault {
+            Some(Fault::HangReset) => return None,
+            Some(Fault::SlowReset) => 3000,
+            _ => 20,
+        };
+        Some(Duration::from_millis(self.spec.reset_ms.unwrap_or(usual)))
+    }
+
+    /// A reset is through. It leaves the memory as it was, as real ones do.
+    pub(super) fn was_reset(&mut self) {
+        self.counts.resets += 1;
+        match self.spec.fault {
+            Some(Fault::DieAtReset) => self.damage = Some(Damage::Dead),
+            Some(Fault::BarsLost) => self.damage = Some(Damage::BarsLost),
+            _ => {}
+        }
+    }
+
+    /// Where the next write session goes.
+    pub(super) fn target(&self) -> Target {
+        match self.spec.fault {
+            Some(Fault::DropWrites) => Target::Nowhere,
+            Some(Fault::SkipFill) if !self.fill_skipped => Target::Nowhere,
+            _ => Target::Memory,
+        }
+    }
+
+    /// A session of writes to `target` ended, and then the memory held `content`; `None`: nobody saw it in time.
+    pub(super) fn session_ended(&mut self, target: Target, content: Option<Vec<u8>>) {
+        self.fill_skipped = target == Target::Nowhere;
+        if target == Target::Memory {
+            self.counts.scrubs += self.scrubs.session(content);
+        }
+    }
+
+    /// Something other than a session of writes changed the memory to `content`.
+    pub(super) fn now_holds(&mut self, content: Vec<u8>) {
+        self.scrubs = Scrubs::over(content);
+    }
+
+    pub(super) fn set_fault(&mut self, fault: Option<Fault>) {
+        self.spec.fault = fault;
+        self.damage = None;
+        self.fill_skipped = false;
+    }
+
+    /// Power off and on.
+    pub(super) fn power_cycle(&mut self, content: Vec<u8>) {
+        self.damage = None;
+        self.fill_skipped = false;
+        self.now_holds(content);
+    }
+
+    /// What a read of all of config space answers.
+    pub(super) fn config(&self) -> [u8; CONFIG] {
+        let healthy = config::healthy(&self.spec, self.bar);
+        match self.damage {
+            _ if self.is_dead() => [0xff; CONFIG],
+            Some(Damage::BarsLost) => config::bars_lost(healthy),
+            _ => healthy,
+        }
+    }
+
+    /// The attributes that are text, each with its content. What the kernel caches at enumeration is the same for
+    /// a dead device; what it reads anew is what a real kernel made of all ones.
+    pub(super) fn attributes(&self) -> Vec<(&'static str, String)> {
+        let DeviceSpec { vendor, device, class, .. } = self.spec;
+        let (speed, width, max_speed, max_width) = match self.is_dead() {
+            true => ("Unknown", 63, "64.0 GT/s PCIe", 63),
+            false => ("32.0 GT/s PCIe", 16, "32.0 GT/s PCIe", 16),
+        };
+        vec![
+            ("vendor", format!("{vendor:#06x}\n")),
+            ("device", format!("{device:#06x}\n")),
+            ("subsystem_vendor", format!("{vendor:#06x}\n")),
+            ("subsystem_device", format!("{device:#06x}\n")),
+            ("class", format!("{class:#08x}\n")),
+            ("revision", format!("{REVISION:#04x}\n")),
+            ("numa_node", "-1\n".into()),
+            ("enable", "1\n".into()),
+            ("power_state", "D0\n".into()),
+            ("current_link_speed", format!("{speed}\n")),
+            ("current_link_width", format!("{width}\n")),
+            ("max_link_speed", format!("{max_speed}\n")),
+            ("max_link_width", format!("{max_width}\n")),
+            ("reset_method", "flr bus\n".into()),
+            ("resource", self.resource()),
+            ("aer_dev_correctable", no_errors(&CORRECTABLE, "COR")),
+            ("aer_dev_fatal", no_errors(&UNCORRECTABLE, "FATAL")),
+            ("aer_dev_nonfatal", no_errors(&UNCORRECTABLE, "NONFATAL")),
+        ]
+    }
+
+    fn is_dead(&self) -> bool {
+        self.spec.fault == Some(Fault::Dead) || self.damage == Some(Damage::Dead)
+    }
+
+    fn resource(&self) -> String {
+        let line = |start: u64, end: u64, flags: u64| format!("0x{start:016x} 0x{end:016x} 0x{flags:016x}\n");
+        let memory_64_prefetchable = 0x0014_220c;
+        line(self.bar, self.bar + (self.spec.memory - 1), memory_64_prefetchable) + &line(0, 0, 0).repeat(12)
+    }
+}
+
+const CORRECTABLE: [&str; 8] =
+    ["RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "NonFatalErr", "CorrIntErr", "HeaderOF"];
+
+const UNCORRECTABLE: [&str; 23] = [
+    "Undefined",
+    "DLP",
+    "SDES",
+    "TLP",
+    "FCP",
+    "CmpltTO",
+    "CmpltAbrt",
+    "UnxCmplt",
+    "RxOF",
+    "MalfTLP",
+    "ECRC",
+    "UnsupReq",
+    "ACSViol",
+    "UncorrIntErr",
+    "BlockedTLP",
+    "AtomicOpBlocked",
+    "TLPBlockedErr",
+    "PoisonTLPBlocked",
+    "DMWrReqBlocked",
+    "IDECheck",
+    "MisIDETLP",
+    "PCRC_CHECK",
+    "TLPXlatBlocked",
+];
+
+fn no_errors(labels: &[&str], total: &str) -> String {
+    labels.iter().map(|label| format!("{label} 0\n")).chain([format!("TOTAL_ERR_{total} 0\n")]).collect()
+}
