@@ -17,13 +17,18 @@ finish() {
     rm -rf "$repository/target/cluster/log"
     mkdir -p "$repository/target/cluster"
     mv "$scratch/var/log" "$repository/target/cluster/log" 2>/dev/null || true
+    # Cgroups have no namespace that would take them along. The kernel removes none that is in use.
+    for container in "$scratch"/run/containerd/io.containerd.runtime.v2.task/k8s.io/*/; do
+        rmdir /sys/fs/cgroup/{,*/}k8s.io/"$(basename "$container")" 2>/dev/null || true
+    done
+    rmdir /sys/fs/cgroup/{,*/}k8s.io 2>/dev/null || true
     rm -rf "$scratch"
-    # cgroups have no namespace that would take them along (kubelet.yaml has the name).
-    find /sys/fs/cgroup -depth -type d -path '*/cleanslate-cluster*' -exec rmdir {} + 2>/dev/null || true
 }
 trap finish EXIT
 
 programs=$("$here/programs.sh")
+# The variables with which `cargo test` runs us would make it build some crates anew.
+unset "${!CARGO_PKG_@}" "${!CARGO_MANIFEST_@}"
 (cd "$repository" && cargo build --release --bin cleanslate --example twin)
 images=$("$here/image.sh")
 
