@@ -10,18 +10,20 @@
 //!   changes no state (a function level reset by config write goes unseen), and the twin rewrites the whole file
 //!   when the device changes. Attributes are to be written with truncation, which sysfs ignores.
 //! * **A reset that waits for the write.** It begins when `reset` is opened, and is carried out even if nothing is
-//!   written. Who opens it at the same instant shares one reset; a second write to the same open file returns at
-//!   once.
+//!   written. Who opens it at the same instant may share one reset; a second write to the same open file returns at
+//!   once. While it goes on, config space answers as before.
 //! * **State D.** A writer blocked in `reset` dies at once when killed, also where a real one would hold its locks
-//!   until the kernel lets go. A `config` or memory read never blocks.
+//!   until the kernel lets go. A read of `config` or memory never blocks.
 //! * **A dead device's memory.** It still answers; only config space and link attributes show all ones.
-//! * **Mapped memory.** A session of writes is seen when its file is closed; write-combining, ordering and the
-//!   speed of a BAR are those of a page cache.
-//! * **What comes between two sessions.** A memory fault that changes from session to session changes after the
-//!   close, a moment late for a daemon that opens again at once.
+//! * **Sessions of writes.** Only what is opened as `resource0_wc` is one, and one follows the other. Mapped memory is
+//!   looked at when its file is closed; ordering, write-combining and speed are those of a page cache.
+//! * **A fault that changes between two sessions.** `skip-fill` changes over while a session goes on; one that is
+//!   over before the twin has noticed it takes the next with it.
+//! * **Processes.** They have no more of `/proc` than `comm`, `cgroup` and `fd`.
 
 mod config;
 mod folder;
+pub mod kubelet;
 mod model;
 mod scrubs;
 mod spec;

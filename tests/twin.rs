@@ -1,4 +1,5 @@
 //! The folder twin is what other tests trust; here it is tested itself.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -220,6 +221,24 @@ fn scrubs_in_a_row_are_counted_however_late_the_twin_looks() {
     assert_eq!(twin.counts().scrubs, 200);
 }
 
+/// A process that forks has a copy of what another thread closes meanwhile, so the kernel reports that close late.
+#[test]
+fn a_close_that_is_reported_late_changes_no_count() {
+    let twin = twin("");
+    for scrubs in 1..=20 {
+        let fill = OpenOptions::new().write(true).open(twin.path("resource0_wc")).unwrap();
+        fill.write_all_at(&[1; MEMORY], 0).unwrap();
+        let zero = OpenOptions::new().write(true).open(twin.path("resource0_wc")).unwrap();
+        zero.write_all_at(&[0; MEMORY / 2], 0).unwrap();
+        drop(fill);
+        assert_eq!(twin.counts().scrubs, scrubs - 1);
+        zero.write_all_at(&[0; MEMORY], 0).unwrap();
+        assert_eq!(twin.counts().scrubs, scrubs);
+        drop(zero);
+        assert_eq!(twin.counts().scrubs, scrubs);
+    }
+}
+
 #[test]
 fn counts_reach_the_file_unasked() {
     let twin = twin("");
@@ -403,6 +422,9 @@ fn specs_that_make_no_sense_are_refused_with_the_reason() {
         let error = text.parse::<DeviceSpec>().unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
+    let root = tempfile::tempdir().unwrap();
+    let nothing = DeviceSpec { memory: 0, ..DeviceSpec::new(address()) };
+    assert!(Folder::create(root.path(), vec![nothing]).is_err());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::values::{
-    ApiVersion, Attempts, Bar, ClassId, Id, Kind, Library, Limit, ResetMethod, Wait, present,
+    ApiVersion, Attempts, Bar, ClassId, Id, Kind, Library, Limit, ResetMethod, Span, Wait, present,
 };
 use crate::types::{DeviceRule, MatchRule, PciAddress, Policy, ReleasePolicy, ScrubRule, StepName};
 
@@ -181,6 +181,8 @@ struct Release {
     retry: Option<Limit>,
     #[serde(default, deserialize_with = "present")]
     attempts: Option<Attempts>,
+    #[serde(default, rename = "firstProofWithin", deserialize_with = "present")]
+    first_proof_within: Option<Span>,
 }
 
 impl From<Release> for ReleasePolicy {
@@ -192,7 +194,7 @@ impl From<Release> for ReleasePolicy {
             patience: limit(file.patience, default.patience),
             retry: limit(file.retry, default.retry),
             attempts: file.attempts.map_or(default.attempts, |attempts| attempts.0),
-            first_proof_within: default.first_proof_within,
+            first_proof_within: file.first_proof_within.map_or(default.first_proof_within, |span| span.0),
         }
     }
 }

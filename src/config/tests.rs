@@ -40,7 +40,7 @@ fn every_field_is_read() {
     assert_eq!((nvidia.reset_method.as_str(), nvidia.deadlines.len()), ("flr", 0));
     assert_eq!(unknown.scrub, None);
     let ms = Duration::from_millis;
-    let release = ReleasePolicy { wait: ms(35_000), patience: ms(1), retry: ms(600_000), attempts: 0 };
+    let release = ReleasePolicy { wait: ms(35_000), patience: ms(1), retry: ms(600_000), attempts: 0, first_proof_within: ms(0) };
     assert_eq!(policy.release, release);
 }
 

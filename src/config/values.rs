@@ -64,6 +64,16 @@ word!(
     |text| duration(text, LONGEST_WAIT)
 );
 
+word!(
+    /// A span over which something is spread; zero is at once.
+    Span(Duration),
+    |text| if text.parse::<SignedDuration>().is_ok_and(|span| span.is_zero()) {
+        Ok(Duration::ZERO)
+    } else {
+        duration(text, LONGEST)
+    }
+);
+
 impl Default for ResetMethod {
     fn default() -> Self {
         Self("flr".to_owned())

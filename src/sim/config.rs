@@ -11,6 +11,8 @@ use super::DeviceSpec;
 /// Bytes in the config space of a PCIe function.
 pub(super) const CONFIG: usize = 4096;
 
+pub(super) const REVISION: u8 = 0x01;
+
 const COMMAND: usize = 0x04;
 const BAR0: usize = 0x10;
 const MEMORY_AND_BUS_MASTER: u16 = 0x0006;
@@ -49,7 +51,7 @@ impl Space {
         self.put(0x00, &ids);
         self.put(COMMAND, &MEMORY_AND_BUS_MASTER.to_le_bytes());
         self.put(0x06, &0x0010_u16.to_le_bytes());
-        self.put(0x08, &(spec.class << 8 | u32::from(super::model::REVISION)).to_le_bytes());
+        self.put(0x08, &(spec.class << 8 | u32::from(REVISION)).to_le_bytes());
         self.put(BAR0, &(bar | BAR_64_PREFETCHABLE).to_le_bytes());
         self.put(0x2c, &ids);
         self.put(0x34, &[0x40]);

@@ -1,24 +1,20 @@
+mod events;
 mod files;
 mod gate;
+mod gates;
 mod memory;
+mod server;
 mod service;
 mod slot;
 
-use std::collections::BTreeMap;
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsFd;
+use std::io::{self, PipeWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
-
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::inotify::{InitFlags, Inotify};
 
 use self::files::Files;
+use self::server::Server;
 use self::service::Service;
-use self::slot::Slot;
 use super::{Counts, DeviceSpec, Fault};
 use crate::types::{PciAddress, Roots};
 
@@ -27,15 +23,9 @@ use crate::types::{PciAddress, Roots};
 /// `<root>/counts.json` holds every device's [`Counts`], written anew after each change.
 #[derive(Debug)]
 pub struct Folder {
-    shared: Arc<Shared>,
+    service: Arc<Mutex<Service>>,
     wake: Option<PipeWriter>,
     server: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    inotify: Inotify,
-    service: Mutex<Service>,
 }
 
 impl Folder {
@@ -44,27 +34,19 @@ impl Folder {
     /// # Errors
     /// When there is a tree already, or the files cannot be made.
     pub fn create(root: &Path, specs: Vec<DeviceSpec>) -> io::Result<Self> {
-        let files = Files::create(root)?;
-        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        let mut slots = BTreeMap::new();
-        for (number, spec) in (1..).zip(specs) {
-            slots.insert(spec.address, Slot::plug(&files, &inotify, spec, number)?);
-        }
-        let mut service = Service::new(files, slots);
-        service.catch_up(&inotify)?;
-        let shared = Arc::new(Shared { inotify, service: Mutex::new(service) });
+        let service = Service::new(Files::create(root)?, specs)?;
+        let events = service.events.descriptor()?;
+        let service = Arc::new(Mutex::new(service));
         let (woken, wake) = io::pipe()?;
-        let server = std::thread::Builder::new().name("twin".into()).spawn({
-            let shared = Arc::clone(&shared);
-            move || shared.serve(woken)
-        })?;
-        Ok(Self { shared, wake: Some(wake), server: Some(server) })
+        let server = Server { service: Arc::clone(&service), events, woken };
+        let server = std::thread::Builder::new().name("twin".into()).spawn(move || server.serve())?;
+        Ok(Self { service, wake: Some(wake), server: Some(server) })
     }
 
     /// What a daemon is given to see these devices.
     #[must_use]
     pub fn roots(&self) -> Roots {
-        self.shared.lock().files.roots.clone()
+        lock(&self.service).files.roots.clone()
     }
 
     /// A device's counts, with everything in them that had happened before the call.
@@ -72,7 +54,7 @@ impl Folder {
     /// # Errors
     /// When there is no such device.
     pub fn counts(&self, address: PciAddress) -> io::Result<Counts> {
-        self.with(|service| Ok(service.slot(address)?.device.counts))
+        self.with(|service| service.counts(address))
     }
 
     /// Gives a device another fault, or none, which also undoes what the last one did to it.
@@ -80,10 +62,7 @@ impl Folder {
     /// # Errors
     /// When there is no such device.
     pub fn set_fault(&self, address: PciAddress, fault: Option<Fault>) -> io::Result<()> {
-        self.with(|service| {
-            service.slot(address)?.device.set_fault(fault);
-            service.show(address)
-        })
+        self.with(|service| service.set_fault(address, fault))
     }
 
     /// Leaves `bytes` in a device's memory at `offset`, as a tenant does.
@@ -91,12 +70,7 @@ impl Folder {
     /// # Errors
     /// When there is no such device or they do not fit.
     pub fn leave(&self, address: PciAddress, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.with(|service| {
-            let slot = service.slot(address)?;
-            slot.memory.write(offset, bytes)?;
-            slot.device.now_holds(slot.memory.read()?);
-            Ok(())
-        })
+        self.with(|service| service.leave(address, offset, bytes))
     }
 
     /// What a device's memory holds.
@@ -112,12 +86,7 @@ impl Folder {
     /// # Errors
     /// When there is no such device, or such a process already.
     pub fn hold(&self, address: PciAddress, pid: u32, comm: &str, cgroup: &str) -> io::Result<()> {
-        self.with(|service| {
-            service.slot(address)?;
-            service.files.hold(address, pid, comm, cgroup)?;
-            service.holders.insert(pid);
-            Ok(())
-        })
+        self.with(|service| service.hold(address, pid, comm, cgroup))
     }
 
     /// Ends a fake process.
@@ -149,15 +118,15 @@ impl Folder {
     /// # Errors
     /// When there is no such device.
     pub fn replace(&self, address: PciAddress, serial: u64) -> io::Result<()> {
-        self.with(|service| service.replace(&self.shared.inotify, address, serial))
+        self.with(|service| service.replace(address, serial))
     }
 
     /// Runs `act` between what happened before it and what follows from it.
     fn with<T>(&self, act: impl FnOnce(&mut Service) -> io::Result<T>) -> io::Result<T> {
-        let mut service = self.shared.lock();
-        service.catch_up(&self.shared.inotify)?;
+        let mut service = lock(&self.service);
+        service.catch_up()?;
         let result = act(&mut service);
-        service.catch_up(&self.shared.inotify)?;
+        service.catch_up()?;
         drop(service);
         if let Some(mut wake) = self.wake.as_ref() {
             wake.write_all(&[0])?;
@@ -176,43 +145,6 @@ impl Drop for Folder {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Service> {
-        self.service.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Serves until the other end of `woken` is closed.
-    fn serve(&self, mut woken: PipeReader) {
-        let mut next = None;
-        loop {
-            match self.wait(&mut woken, next) {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => return tracing::error!(%error, "twin stops"),
-            }
-            next = match self.lock().catch_up(&self.inotify) {
-                Ok(next) => next,
-                Err(error) => return tracing::error!(%error, "twin stops"),
-            };
-        }
-    }
-
-    /// Waits for an event or `next`; false when the folder is dropped.
-    fn wait(&self, woken: &mut PipeReader, next: Option<Instant>) -> io::Result<bool> {
-        let timeout = match next {
-            // Rounded up, since a wait that ends early would spin.
-            Some(next) => {
-                let left = next.saturating_duration_since(Instant::now()).as_millis() + 1;
-                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-            }
-            None => PollTimeout::NONE,
-        };
-        let mut fds = [self.inotify.as_fd(), woken.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        match poll(&mut fds, timeout) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let is_woken = fds[1].any().unwrap_or(false);
-        Ok(!is_woken || woken.read(&mut [0; 64])? > 0)
-    }
+fn lock(service: &Mutex<Service>) -> MutexGuard<'_, Service> {
+    service.lock().unwrap_or_else(PoisonError::into_inner)
 }

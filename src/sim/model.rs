@@ -2,11 +2,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::{self, CONFIG};
+use super::config::{self, CONFIG, REVISION};
 use super::scrubs::Scrubs;
 use super::{DeviceSpec, Fault};
-
-pub(super) const REVISION: u8 = 0x01;
 
 /// What a device has been through, as the device counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,10 +19,10 @@ pub struct Counts {
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) spec: DeviceSpec,
-    pub(super) counts: Counts,
+    pub(super) scrubs: Scrubs,
     bar: u64,
+    resets: u32,
     damage: Option<Damage>,
-    scrubs: Scrubs,
     fill_skipped: bool,
 }
 
@@ -46,7 +44,11 @@ impl Device {
     /// `bar`: where its BAR 0 begins, in bytes of bus address space.
     pub(super) fn new(spec: DeviceSpec, bar: u64, content: Vec<u8>) -> Self {
         let scrubs = Scrubs::over(content);
-        Self { spec, counts: Counts::default(), bar, damage: None, scrubs, fill_skipped: false }
+        Self { spec, scrubs, bar, resets: 0, damage: None, fill_skipped: false }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts { resets: self.resets, scrubs: self.scrubs.count() }
     }
 
     /// How long the next reset takes; `None`: it never returns.
@@ -59,9 +61,9 @@ impl Device {
         Some(Duration::from_millis(self.spec.reset_ms.unwrap_or(usual)))
     }
 
-    /// A reset is through. It leaves the memory as it was, as real ones do.
-    pub(super) fn was_reset(&mut self) {
-        self.counts.resets += 1;
+    /// `resets` are through. They leave the memory as it was, as real ones do.
+    pub(super) fn was_reset(&mut self, resets: u32) {
+        self.resets += resets;
         match self.spec.fault {
             Some(Fault::DieAtReset) => self.damage = Some(Damage::Dead),
             Some(Fault::BarsLost) => self.damage = Some(Damage::BarsLost),
@@ -78,17 +80,12 @@ impl Device {
         }
     }
 
-    /// A session of writes to `target` ended, and then the memory held `content`; `None`: nobody saw it in time.
-    pub(super) fn session_ended(&mut self, target: Target, content: Option<Vec<u8>>) {
+    /// A session of writes to `target` begins.
+    pub(super) fn session_begins(&mut self, target: Target) {
         self.fill_skipped = target == Target::Nowhere;
         if target == Target::Memory {
-            self.counts.scrubs += self.scrubs.session(content);
+            self.scrubs.begin();
         }
-    }
-
-    /// Something other than a session of writes changed the memory to `content`.
-    pub(super) fn now_holds(&mut self, content: Vec<u8>) {
-        self.scrubs = Scrubs::over(content);
     }
 
     pub(super) fn set_fault(&mut self, fault: Option<Fault>) {
@@ -101,7 +98,7 @@ impl Device {
     pub(super) fn power_cycle(&mut self, content: Vec<u8>) {
         self.damage = None;
         self.fill_skipped = false;
-        self.now_holds(content);
+        self.scrubs.start_over(content);
     }
 
     /// What a read of all of config space answers.

@@ -67,12 +67,14 @@ impl DeviceSpec {
         Ok(())
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Whether there can be such a device.
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        let error = |why| SpecError { text: self.address.to_string(), why };
         if self.memory == 0 || !self.memory.is_multiple_of(4096) {
-            return Err(format!("memory={} is no multiple of 4096", self.memory));
+            return Err(error(format!("memory={} is no multiple of 4096", self.memory)));
         }
         if self.class > 0xff_ffff {
-            return Err(format!("class={:x} has more than 24 bits", self.class));
+            return Err(error(format!("class={:x} has more than 24 bits", self.class)));
         }
         Ok(())
     }
@@ -91,10 +93,11 @@ impl FromStr for DeviceSpec {
                     part.split_once('=').ok_or_else(|| format!("{part:?} is not FIELD=VALUE"))?;
                 spec.set(field, value)?;
             }
-            spec.check()?;
             Ok(spec)
         };
-        parse().map_err(|why| SpecError { text: text.to_owned(), why })
+        let spec = parse().map_err(|why| SpecError { text: text.to_owned(), why })?;
+        spec.check()?;
+        Ok(spec)
     }
 }
 

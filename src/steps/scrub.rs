@@ -31,7 +31,8 @@ pub(super) fn bars(
 ) -> Result<Scrub, Failure> {
     let io = |error: io::Error| failure(Code::Io, &error);
     let no = |text: String| Failure { code: Code::NoMemory, errno: None, text };
-    if is_sysfs(roots) {
+    if !roots.are_simulated() {
+        // The kernel's BAR files can be mapped, not read.
         return Err(no(
             "mapping a real BAR is not built yet: only a twin's memory can be scrubbed".to_owned()
         ));
@@ -205,11 +206,6 @@ fn mix(word: u64) -> u64 {
 
 fn nonce() -> io::Result<u64> {
     getrandom::u64().map_err(|error| io::Error::other(error.to_string()))
-}
-
-/// Whether this is the kernel's sysfs, whose BAR files can be mapped and not read.
-fn is_sysfs(roots: &Roots) -> bool {
-    nix::sys::statfs::statfs(&roots.sys).is_ok_and(|fs| fs.filesystem_type() == nix::sys::statfs::SYSFS_MAGIC)
 }
 
 #[cfg(test)]

@@ -35,6 +35,13 @@ impl Roots {
         self.proc.join("sys/kernel/random/boot_id")
     }
 
+    /// Whether `sys` is anything but the kernel's sysfs: then the devices are a twin's, and everybody is told so.
+    #[must_use]
+    pub fn are_simulated(&self) -> bool {
+        use nix::sys::statfs::{SYSFS_MAGIC, statfs};
+        !statfs(&self.sys).is_ok_and(|fs| fs.filesystem_type() == SYSFS_MAGIC)
+    }
+
     /// Roots below one folder, as twins lay them out.
     #[must_use]
     pub fn below(folder: &Path) -> Self {

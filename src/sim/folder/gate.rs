@@ -6,9 +6,11 @@ use std::path::Path;
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::inotify::{AddWatchFlags, Inotify, WatchDescriptor};
+use nix::sys::inotify::{AddWatchFlags, WatchDescriptor};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
+
+use super::events::Events;
 
 /// A full FIFO: who writes to it waits until it is opened, as a writer of sysfs `reset` waits for the device.
 ///
@@ -18,11 +20,13 @@ use nix::unistd::mkfifo;
 pub(super) struct Gate {
     fifo: File,
     pub(super) watch: WatchDescriptor,
+    /// Writers who came and whose reset is not done yet.
+    pub(super) owed: u32,
 }
 
 impl Gate {
     /// Makes a closed gate at `path`, by way of `draft` on the same file system.
-    pub(super) fn put(path: &Path, draft: &Path, inotify: &Inotify) -> io::Result<Self> {
+    pub(super) fn put(path: &Path, draft: &Path, events: &Events) -> io::Result<Self> {
         mkfifo(draft, Mode::S_IRUSR | Mode::S_IWUSR)?;
         let nonblocking = || {
             let mut options = OpenOptions::new();
@@ -34,10 +38,10 @@ impl Gate {
         fcntl(&fifo, FcntlArg::F_SETPIPE_SZ(4096))?;
         fill(&nonblocking().write(true).open(draft)?)?;
         // Only now, so that our own open is not taken for a writer; and before the mode, since to watch is to read.
-        let watch = inotify.add_watch(draft, AddWatchFlags::IN_OPEN | AddWatchFlags::IN_CLOSE_WRITE)?;
+        let watch = events.watch(draft, AddWatchFlags::IN_OPEN | AddWatchFlags::IN_CLOSE_WRITE)?;
         fs::set_permissions(draft, fs::Permissions::from_mode(0o200))?;
         fs::rename(draft, path)?;
-        Ok(Self { fifo, watch })
+        Ok(Self { fifo, watch, owed: 0 })
     }
 
     /// Lets its writers through.

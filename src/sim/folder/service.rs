@@ -1,41 +1,56 @@
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::Instant;
 
-use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, Inotify, InotifyEvent};
-
+use super::events::Events;
 use super::files::Files;
 use super::slot::Slot;
-use crate::sim::model::Target;
-use crate::sim::{Counts, DeviceSpec};
+use crate::sim::{Counts, DeviceSpec, Fault};
 use crate::types::PciAddress;
 
 /// All slots of a folder, and what happens to them.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) files: Files,
-    pub(super) slots: BTreeMap<PciAddress, Slot>,
-    pub(super) holders: BTreeSet<u32>,
+    pub(super) events: Events,
+    slots: BTreeMap<PciAddress, Slot>,
+    holders: BTreeSet<u32>,
     recorded: Option<BTreeMap<PciAddress, Counts>>,
 }
 
 impl Service {
-    pub(super) fn new(files: Files, slots: BTreeMap<PciAddress, Slot>) -> Self {
-        Self { files, slots, holders: BTreeSet::new(), recorded: None }
+    pub(super) fn new(files: Files, specs: Vec<DeviceSpec>) -> io::Result<Self> {
+        let events = Events::new()?;
+        let mut slots = BTreeMap::new();
+        for (number, spec) in (1..).zip(specs) {
+            slots.insert(spec.address, Slot::plug(&files, &events, spec, number)?);
+        }
+        let mut service = Self { files, events, slots, holders: BTreeSet::new(), recorded: None };
+        service.catch_up()?;
+        Ok(service)
     }
 
     pub(super) fn slot(&mut self, address: PciAddress) -> io::Result<&mut Slot> {
-        let missing = || io::Error::new(io::ErrorKind::NotFound, format!("there is no device {address}"));
-        self.slots.get_mut(&address).ok_or_else(missing)
+        slot(&mut self.slots, address)
     }
 
-    /// Brings a device's files to what it is now.
-    pub(super) fn show(&mut self, address: PciAddress) -> io::Result<()> {
-        match self.slots.get_mut(&address) {
-            Some(slot) => slot.show(&self.files),
-            None => Ok(()),
-        }
+    pub(super) fn set_fault(&mut self, address: PciAddress, fault: Option<Fault>) -> io::Result<()> {
+        let slot = slot(&mut self.slots, address)?;
+        slot.device.set_fault(fault);
+        slot.show(&self.files)
+    }
+
+    pub(super) fn leave(&mut self, address: PciAddress, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        // What ended before this counts, reported or not.
+        self.counts(address)?;
+        self.slot(address)?.leave(offset, bytes)
+    }
+
+    pub(super) fn hold(&mut self, address: PciAddress, pid: u32, comm: &str, cgroup: &str) -> io::Result<()> {
+        self.slot(address)?;
+        self.files.hold(address, pid, comm, cgroup)?;
+        self.holders.insert(pid);
+        Ok(())
     }
 
     pub(super) fn let_go(&mut self, pid: u32) -> io::Result<()> {
@@ -55,16 +70,15 @@ impl Service {
     }
 
     pub(super) fn remove(&mut self, address: PciAddress) -> io::Result<Slot> {
-        self.slot(address)?;
-        let slot = self.slots.remove(&address).ok_or(io::ErrorKind::NotFound)?;
+        let slot = self.slots.remove(&address).ok_or_else(|| missing(address))?;
         self.files.unplug(address, slot.number)?;
         Ok(slot)
     }
 
-    pub(super) fn replace(&mut self, inotify: &Inotify, address: PciAddress, serial: u64) -> io::Result<()> {
+    pub(super) fn replace(&mut self, address: PciAddress, serial: u64) -> io::Result<()> {
         let old = self.remove(address)?;
         let spec = DeviceSpec { serial, fault: None, ..old.device.spec };
-        let mut slot = Slot::plug(&self.files, inotify, spec, old.number)?;
+        let mut slot = Slot::plug(&self.files, &self.events, spec, old.number)?;
         slot.power_cycle(&self.files)?;
         self.slots.insert(address, slot);
         Ok(())
@@ -73,52 +87,39 @@ impl Service {
     /// Takes in all that has happened so far, then carries out what is due; returns when something will be.
     ///
     /// The counts are on record before a writer is let through, so that whoever waited for a reset finds it counted.
-    pub(super) fn catch_up(&mut self, inotify: &Inotify) -> io::Result<Option<Instant>> {
-        let mut events = VecDeque::new();
-        more(inotify, &mut events)?;
-        while let Some(event) = events.pop_front() {
-            self.take(&event, inotify, &mut events)?;
-        }
+    pub(super) fn catch_up(&mut self) -> io::Result<Option<Instant>> {
+        self.take_events()?;
         let mut next = None;
         for slot in self.slots.values_mut() {
             let due = slot.advance(&self.files, Instant::now())?;
             next = [next, due].into_iter().flatten().min();
         }
         self.record()?;
-        self.slots.values_mut().try_for_each(Slot::release)?;
+        self.slots.values_mut().try_for_each(|slot| slot.gates.release())?;
         Ok(next)
     }
 
-    fn take(
-        &mut self,
-        event: &InotifyEvent,
-        inotify: &Inotify,
-        later: &mut VecDeque<InotifyEvent>,
-    ) -> io::Result<()> {
-        for slot in self.slots.values_mut() {
-            if slot.is_gate(event.wd) && event.mask.contains(AddWatchFlags::IN_OPEN) {
-                return slot.queue(&self.files, inotify);
+    /// A device's counts, whatever of a session is not reported yet.
+    pub(super) fn counts(&mut self, address: PciAddress) -> io::Result<Counts> {
+        let slot = slot(&mut self.slots, address)?;
+        if slot.device.scrubs.is_open() {
+            slot.look(&mut self.events)?;
+            self.take_events()?;
+        }
+        Ok(self.slot(address)?.device.counts())
+    }
+
+    fn take_events(&mut self) -> io::Result<()> {
+        while let Some(event) = self.events.next()? {
+            for slot in self.slots.values_mut() {
+                slot.take(&self.files, &mut self.events, &event)?;
             }
-            if slot.watch != event.wd || !event.mask.contains(AddWatchFlags::IN_CLOSE_WRITE) {
-                continue;
-            }
-            let target = match event.name.as_ref().and_then(|name| name.to_str()) {
-                Some("resource0") => Target::Memory,
-                Some(WRITE_COMBINED) => slot.memory.named(),
-                _ => continue,
-            };
-            let content = slot.memory.read()?;
-            // An opening is queued before anything can be written. So when none is, this is what the session left.
-            more(inotify, later)?;
-            let overtaken = later.iter().any(|event| is_opening(event, slot));
-            slot.device.session_ended(target, (!overtaken).then_some(content));
-            slot.memory.name(&self.files, slot.device.target())?;
         }
         Ok(())
     }
 
     fn record(&mut self) -> io::Result<()> {
-        let counts = self.slots.iter().map(|(address, slot)| (*address, slot.device.counts)).collect();
+        let counts = self.slots.iter().map(|(address, slot)| (*address, slot.device.counts())).collect();
         if self.recorded.as_ref() != Some(&counts) {
             self.files.put(&self.files.counts(), &serde_json::to_vec(&counts)?)?;
             self.recorded = Some(counts);
@@ -127,20 +128,10 @@ impl Service {
     }
 }
 
-const WRITE_COMBINED: &str = "resource0_wc";
-
-fn is_opening(event: &InotifyEvent, slot: &Slot) -> bool {
-    event.wd == slot.watch
-        && event.mask.contains(AddWatchFlags::IN_OPEN)
-        && event.name.as_ref().is_some_and(|name| name == WRITE_COMBINED)
+fn slot(slots: &mut BTreeMap<PciAddress, Slot>, address: PciAddress) -> io::Result<&mut Slot> {
+    slots.get_mut(&address).ok_or_else(|| missing(address))
 }
 
-fn more(inotify: &Inotify, events: &mut VecDeque<InotifyEvent>) -> io::Result<()> {
-    loop {
-        match inotify.read_events() {
-            Ok(new) => events.extend(new),
-            Err(Errno::EAGAIN) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-    }
+fn missing(address: PciAddress) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("there is no device {address}"))
 }

@@ -1,39 +1,36 @@
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use nix::sys::inotify::{AddWatchFlags, Inotify, WatchDescriptor};
+use nix::sys::inotify::{AddWatchFlags, InotifyEvent, WatchDescriptor};
 
+use super::events::Events;
 use super::files::Files;
-use super::gate::Gate;
+use super::gates::Gates;
 use super::memory::Memory;
 use crate::sim::DeviceSpec;
 use crate::sim::model::Device;
 
 /// One device and its files.
-///
-/// `gate` stands in the folder. Who comes to it takes it to `waiting`, whose first has its reset due at `due`, unless
-/// the device hangs; an opened one stays in `opened` until its writers have left.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) device: Device,
     pub(super) memory: Memory,
-    pub(super) watch: WatchDescriptor,
+    pub(super) gates: Gates,
+    /// Unlike that of any other slot; its IOMMU group has the same.
     pub(super) number: u32,
     folder: PathBuf,
+    watch: WatchDescriptor,
+    sessions: u32,
     shown: Vec<(&'static str, String)>,
-    gate: Gate,
-    waiting: VecDeque<Gate>,
-    due: Option<Instant>,
-    opened: Vec<Gate>,
 }
 
 impl Slot {
-    /// Plugs a device in; `number` is unlike that of any other slot.
-    pub(super) fn plug(files: &Files, inotify: &Inotify, spec: DeviceSpec, number: u32) -> io::Result<Self> {
+    /// Plugs a device in.
+    pub(super) fn plug(files: &Files, events: &Events, spec: DeviceSpec, number: u32) -> io::Result<Self> {
+        spec.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let address = spec.address;
         let folder = files.device(address);
         fs::create_dir(&folder)?;
@@ -44,21 +41,12 @@ impl Slot {
         }
         let bar = (1 << 45) | u64::from(number) << 37;
         let device = Device::new(spec, bar, memory.read()?);
-        let gate = new_gate(files, &folder, inotify)?;
+        let gates = Gates::put(files, events, &folder)?;
+        // Writes too, since equal events next to each other come as one: two sessions must not.
+        let what = AddWatchFlags::IN_OPEN | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE;
         // Last, so that what we opened ourselves is not taken for the daemon's doing.
-        let watch = inotify.add_watch(&folder, AddWatchFlags::IN_OPEN | AddWatchFlags::IN_CLOSE_WRITE)?;
-        let mut slot = Self {
-            device,
-            memory,
-            watch,
-            number,
-            folder,
-            shown: Vec::new(),
-            gate,
-            waiting: VecDeque::new(),
-            due: None,
-            opened: Vec::new(),
-        };
+        let watch = events.watch(&folder, what)?;
+        let mut slot = Self { device, memory, gates, number, folder, watch, sessions: 0, shown: Vec::new() };
         slot.show(files)?;
         symlink(format!("../../../devices/pci0000:00/{address}"), files.roots.pci_device(address))?;
         Ok(slot)
@@ -82,6 +70,13 @@ impl Slot {
         Ok(())
     }
 
+    /// A tenant leaves `bytes` in memory.
+    pub(super) fn leave(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.memory.write(offset, bytes)?;
+        self.device.scrubs.start_over(self.memory.read()?);
+        Ok(())
+    }
+
     /// Power off and on. Attributes are as at boot again, whatever the daemon wrote to them.
     pub(super) fn power_cycle(&mut self, files: &Files) -> io::Result<()> {
         self.memory.noise()?;
@@ -90,49 +85,56 @@ impl Slot {
         self.show(files)
     }
 
-    /// Whether this is the watch of the gate in the folder, whose first writer has come then.
-    pub(super) fn is_gate(&self, watch: WatchDescriptor) -> bool {
-        self.gate.watch == watch
-    }
-
-    /// A writer has come.
-    pub(super) fn queue(&mut self, files: &Files, inotify: &Inotify) -> io::Result<()> {
-        let fresh = new_gate(files, &self.folder, inotify)?;
-        self.waiting.push_back(std::mem::replace(&mut self.gate, fresh));
+    /// Takes an event in.
+    pub(super) fn take(
+        &mut self,
+        files: &Files,
+        events: &mut Events,
+        event: &InotifyEvent,
+    ) -> io::Result<()> {
+        if event.wd != self.watch && event.mask.contains(AddWatchFlags::IN_OPEN) {
+            return self.gates.opened(files, events, event.wd);
+        }
+        if self.is_begin(event) {
+            self.sessions += 1;
+            self.device.session_begins(self.memory.named());
+            self.memory.name(files, self.device.target())?;
+        } else if self.is_end(event) {
+            self.sessions = self.sessions.saturating_sub(1);
+            self.look(events)?;
+        }
         Ok(())
     }
 
-    /// Carries out resets that are due, up to where the next one has to wait; returns until when.
+    /// Looks at what the memory holds, unless the next session has begun meanwhile.
+    pub(super) fn look(&mut self, events: &mut Events) -> io::Result<()> {
+        let content = self.memory.read()?;
+        // That a session began is known before it can write. So when it is not, this is what the last one left.
+        if !events.later()?.any(|event| self.is_begin(event)) {
+            self.device.scrubs.look(content, self.sessions == 0);
+        }
+        Ok(())
+    }
+
+    /// Carries out the resets that are due; returns when the next one will be.
     pub(super) fn advance(&mut self, files: &Files, now: Instant) -> io::Result<Option<Instant>> {
-        while let Some(first) = self.waiting.front() {
-            match (self.due, self.device.reset_takes()) {
-                (Some(due), _) if now < due => return Ok(self.due),
-                (Some(_), _) => {
-                    self.due = None;
-                    self.device.was_reset();
-                    self.opened.extend(self.waiting.pop_front());
-                    self.show(files)?;
-                }
-                (None, Some(takes)) => self.due = Some(now + takes),
-                (None, None) if first.is_left()? => drop(self.waiting.pop_front()),
-                (None, None) => return Ok(None),
-            }
+        let resets = self.gates.advance(now, self.device.reset_takes())?;
+        if resets > 0 {
+            self.device.was_reset(resets);
+            self.show(files)?;
         }
-        Ok(None)
+        Ok(self.gates.due())
     }
 
-    /// Lets the writers through whose resets are done. Whoever shares a gate comes through one by one.
-    pub(super) fn release(&mut self) -> io::Result<()> {
-        for gate in std::mem::take(&mut self.opened) {
-            gate.open()?;
-            if !gate.is_left()? {
-                self.opened.push(gate);
-            }
-        }
-        Ok(())
+    fn is_begin(&self, event: &InotifyEvent) -> bool {
+        self.is_session(event) && event.mask.contains(AddWatchFlags::IN_OPEN)
     }
-}
 
-fn new_gate(files: &Files, folder: &Path, inotify: &Inotify) -> io::Result<Gate> {
-    Gate::put(&folder.join("reset"), &files.aside("gate"), inotify)
+    fn is_end(&self, event: &InotifyEvent) -> bool {
+        self.is_session(event) && event.mask.intersects(AddWatchFlags::IN_CLOSE)
+    }
+
+    fn is_session(&self, event: &InotifyEvent) -> bool {
+        event.wd == self.watch && event.name.as_ref().is_some_and(|name| name == "resource0_wc")
+    }
 }

@@ -1,0 +1,64 @@
+//! `cleanslate demo`: a simulated node at work, told line by line. Every line is checked against what happened;
+//! the first that does not hold is named and ends the story with exit code 1.
+
+mod stage;
+mod story;
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+
+use super::fail;
+
+const EXAMPLES: &str = "\
+Examples:
+  cleanslate demo
+  cleanslate demo --twin drop-writes    # a device that loses writes: the story breaks where that is found out
+
+Real: this binary as daemon, its worker processes, its sockets, records and CDI files, and a client that calls them
+as the kubelet does. Simulated: the devices (files and a FIFO that look like /sys, /dev, /proc) and the kubelet.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct DemoArgs {
+    /// How the simulated devices behave; with any but `honest` the story must break
+    #[arg(long, value_enum, default_value_t)]
+    twin: Twin,
+    /// Also show the daemon's log
+    #[arg(long)]
+    log: bool,
+}
+
+/// How the simulated devices behave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Twin {
+    /// As they should, but for the one that hangs when the story wants it
+    #[default]
+    Honest,
+    /// What is written to their memory is lost
+    DropWrites,
+    /// The first pass over their memory is lost, the second lands
+    SkipFill,
+    /// The one whose reset should hang does not
+    NoHang,
+}
+
+pub(super) fn run(args: &DemoArgs) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(error),
+    };
+    let told = runtime.block_on(async {
+        let mut stage = stage::Stage::set(args.log).await?;
+        let told = story::tell(&mut stage, args.twin).await;
+        stage.strike().await;
+        told
+    });
+    match told {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(broken) => {
+            println!("✗ BROKEN: {broken}");
+            ExitCode::FAILURE
+        }
+    }
+}

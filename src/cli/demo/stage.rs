@@ -1,0 +1,171 @@
+//! The simulated node: twins, a daemon of this very binary, a client that plays the kubelet.
+
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::process::{Child, Command};
+
+use crate::observe::control::{self, Answer, Request};
+use crate::observe::status::Status;
+use crate::sim::kubelet::Kubelet;
+use crate::sim::{DeviceSpec, Folder};
+use crate::types::PciAddress;
+use crate::wire::dra::{Claim, NodePrepareResourceResponse};
+
+pub(super) const NODE: &str = "demo-node";
+const ADDRESSES: [&str; 4] = ["0000:3b:00.0", "0000:5e:00.0", "0000:86:00.0", "0000:af:00.0"];
+/// Bytes of memory of each device.
+pub(super) const MEMORY: u64 = 32 << 20;
+/// What a function level reset takes on real cards.
+const RESET_MS: u64 = 110;
+/// A reset that has not returned by then never will; short, so that the story is.
+pub(super) const RESET_DEADLINE: Duration = Duration::from_millis(1500);
+
+const POLICY: &str = "\
+apiVersion: cleanslate.dev/v1alpha1
+kind: NodePolicy
+devices:
+- match: {vendor: \"1234\", device: \"c1ea\"}
+  scrub: {bars: [0]}
+  deadlines: {reset: 1500ms}
+release: {firstProofWithin: 0s}
+";
+
+/// Everything on the stage.
+pub(super) struct Stage {
+    root: PathBuf,
+    pub(super) twin: Folder,
+    pub(super) devices: Vec<PciAddress>,
+    pub(super) kubelet: Kubelet,
+    daemon: Child,
+}
+
+impl Stage {
+    /// Sets the stage below a new folder of the system's temporary folder.
+    pub(super) async fn set(log: bool) -> Result<Self, String> {
+        let root = std::env::temp_dir().join(format!("cleanslate-demo-{}", std::process::id()));
+        // A folder of an earlier process with our number; nobody uses it any more.
+        let _ = fs::remove_dir_all(&root);
+        for folder in ["claims", "state", "run", "cdi", "registry", "plugins"] {
+            fs::create_dir_all(root.join(folder)).map_err(text)?;
+        }
+        write(&root.join("policy.yaml"), POLICY)?;
+        let devices: Vec<PciAddress> = ADDRESSES.iter().filter_map(|address| address.parse().ok()).collect();
+        let spec = |address: &PciAddress| DeviceSpec {
+            memory: MEMORY,
+            reset_ms: Some(RESET_MS),
+            ..DeviceSpec::new(*address)
+        };
+        let twin = Folder::create(&root.join("twin"), devices.iter().map(spec).collect()).map_err(text)?;
+        let daemon = daemon(&root, log)?;
+        let kubelet =
+            Kubelet::register(&root.join("registry"), Duration::from_secs(5)).await.map_err(text)?;
+        Ok(Self { root, twin, devices, kubelet, daemon })
+    }
+
+    /// Ends the daemon as the DaemonSet does, and clears the stage.
+    pub(super) async fn strike(mut self) {
+        if let Some(pid) = self.daemon.id().and_then(|pid| i32::try_from(pid).ok()) {
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGTERM);
+        }
+        if tokio::time::timeout(Duration::from_secs(5), self.daemon.wait()).await.is_err() {
+            let _ = self.daemon.start_kill();
+        }
+        drop(self.twin);
+        let _ = fs::remove_dir_all(&self.root);
+    }
+
+    /// Writes a claim that the scheduler has given this device, and asks for it as the kubelet does.
+    pub(super) async fn prepare(
+        &self,
+        name: &str,
+        device: PciAddress,
+    ) -> Result<(NodePrepareResourceResponse, Duration), String> {
+        let claim = claim(name);
+        let object = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
+            "spec": {"devices": {"requests": [{"name": "acc", "exactly": {"deviceClassName": "npu.cleanslate.dev"}}]}},
+            "status": {"allocation": {"devices": {"results": [
+                {"request": "acc", "driver": "cleanslate.dev", "pool": NODE, "device": device.device_name()},
+            ]}}},
+        });
+        write(&self.root.join("claims").join(format!("{name}.json")), &object.to_string())?;
+        let start = Instant::now();
+        let mut answers = self.kubelet.prepare(vec![claim.clone()]).await.map_err(text)?;
+        let answer = answers.remove(&claim.uid).ok_or("the kubelet got no answer for the claim")?;
+        Ok((answer, start.elapsed()))
+    }
+
+    pub(super) async fn unprepare(&self, name: &str) -> Result<(String, Duration), String> {
+        let claim = claim(name);
+        let start = Instant::now();
+        let mut answers = self.kubelet.unprepare(vec![claim.clone()]).await.map_err(text)?;
+        let answer = answers.remove(&claim.uid).ok_or("the kubelet got no answer for the claim")?;
+        Ok((answer.error, start.elapsed()))
+    }
+
+    pub(super) async fn status(&self) -> Result<Status, String> {
+        match control::call(&self.root.join("run"), &Request::Status).await.map_err(text)? {
+            Answer::Done(value) => serde_json::from_value(value).map_err(text),
+            Answer::Refused(why) => Err(why),
+        }
+    }
+
+    /// The text of a claim's CDI file; `None` where there is none.
+    pub(super) fn cdi(&self, name: &str) -> Option<String> {
+        let file = format!("cleanslate.dev-claim-{}.json", claim(name).uid);
+        fs::read_to_string(self.root.join("cdi").join(file)).ok()
+    }
+}
+
+fn daemon(root: &Path, log: bool) -> Result<Child, String> {
+    let program = std::env::current_exe().map_err(text)?;
+    let mut command = Command::new(program);
+    command.args(["run", "--node-name", NODE, "--log-format", "text"]);
+    for (flag, path) in [
+        ("--policy", "policy.yaml"),
+        ("--claims", "claims"),
+        ("--sys", "twin/sys"),
+        ("--dev", "twin/dev"),
+        ("--proc", "twin/proc"),
+        ("--state", "state"),
+        ("--run", "run"),
+        ("--cdi", "cdi"),
+        ("--registry", "registry"),
+        ("--plugins", "plugins"),
+    ] {
+        command.arg(flag).arg(root.join(path));
+    }
+    let errors =
+        if log { Stdio::inherit() } else { File::create(root.join("daemon.log")).map_err(text)?.into() };
+    command
+        .env_remove("POD_UID")
+        .stderr(errors)
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(text)
+}
+
+fn claim(name: &str) -> Claim {
+    let number = crc32fast::hash(name.as_bytes());
+    Claim {
+        namespace: "demo".to_owned(),
+        name: name.to_owned(),
+        uid: format!("{number:08x}-0000-4000-8000-000000000000"),
+    }
+}
+
+fn write(path: &Path, content: &str) -> Result<(), String> {
+    File::create(path).and_then(|mut file| file.write_all(content.as_bytes())).map_err(text)
+}
+
+pub(super) fn text(error: impl Display) -> String {
+    error.to_string()
+}

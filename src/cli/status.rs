@@ -1,0 +1,96 @@
+//! `cleanslate status`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use comfy_table::{Table, presets};
+
+use super::{DaemonArgs, Output};
+use crate::ledger::DeviceView;
+use crate::observe::status::Status;
+
+const EXAMPLES: &str = "\
+Examples:
+  cleanslate status
+  cleanslate status -o json | jq -r '.devices[] | select(.quarantine) | .name'
+  crictl exec $(crictl ps -q --name cleanslate) cleanslate status";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+}
+
+pub(super) fn run(args: &StatusArgs) -> ExitCode {
+    let status = match super::quarantine::status(&args.daemon) {
+        Ok(status) => status,
+        Err(code) => return code,
+    };
+    match args.daemon.output {
+        Output::Json => super::quarantine::print_json(&status),
+        Output::Table => {
+            print(&status);
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn print(status: &Status) {
+    let Status { version, node, driver, registration, .. } = status;
+    println!("node {node}, driver {driver}, version {version}, kubelet: {registration}");
+    if status.simulated {
+        println!("SIMULATED: --sys is no sysfs, these devices are a twin's");
+    }
+    println!("{}", devices(&status.ledger.devices));
+    for claim in &status.ledger.claims {
+        let record = &claim.record;
+        println!(
+            "claim {}: {}",
+            record.claim,
+            claim.grant.as_deref().map_or("being prepared", |_| "granted")
+        );
+        for device in &record.devices {
+            let nodes = match device.nodes.as_slice() {
+                [] => "no device nodes: no driver is bound".to_owned(),
+                nodes => nodes.iter().map(|node| node.display().to_string()).collect::<Vec<_>>().join(" "),
+            };
+            println!("  {} token {} ({nodes})", device.allocated.device, device.token);
+            if let Some(receipt) = &device.receipt {
+                let steps = receipt.steps.iter().map(|step| format!("{} {} ms", step.step, step.ms));
+                println!("    proved {}: {}", receipt.at, steps.collect::<Vec<_>>().join(", "));
+                println!(
+                    "    reset {}, {} bytes written, {} read back, receipt {}; says nothing of: {}",
+                    receipt.reset,
+                    receipt.bytes_written,
+                    receipt.bytes_verified,
+                    receipt.digest.get(..12).unwrap_or(&receipt.digest),
+                    receipt.not_covered.join(", ")
+                );
+            }
+        }
+    }
+    for refused in &status.refused {
+        println!("never granted as it is: {}: {}", refused.device, refused.why);
+    }
+    for damaged in &status.ledger.damaged {
+        println!("damaged record, kept below damaged/: {damaged}");
+    }
+    if status.ledger.unwritten > 0 {
+        println!("{} records could not be written yet: see the state folder's disk", status.ledger.unwritten);
+    }
+}
+
+fn devices(devices: &[DeviceView]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["DEVICE", "STATE", "TOKEN", "PROVED", "QUARANTINE", "DETAIL"]);
+    for device in devices {
+        let proof = device.proof.as_ref().map_or_else(|| "-".to_owned(), |proof| proof.at.to_string());
+        let quarantine = device.quarantine.as_ref();
+        let reason = quarantine.map_or_else(|| "-".to_owned(), |q| format!("{} ({})", q.reason, q.class));
+        let detail = quarantine.map_or(&device.detail, |quarantine| &quarantine.evidence);
+        table.add_row([&device.name, &device.state, &device.token.to_string(), &proof, &reason, detail]);
+    }
+    table
+}

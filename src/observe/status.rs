@@ -1,0 +1,73 @@
+//! What `cleanslate status` shows: one snapshot of everything.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::inventory::Inventory;
+use crate::kubelet::registration::KubeletVerdict;
+use crate::ledger::{Ledger, Snapshot};
+
+/// The state of a node. Fields are only added.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Our version.
+    pub version: String,
+    /// The node, also the pool.
+    pub node: String,
+    /// The driver.
+    pub driver: String,
+    /// The devices are a twin's: `sys` is no sysfs.
+    pub simulated: bool,
+    /// What the kubelet said of our registration.
+    pub registration: String,
+    /// Devices, claims, damaged records.
+    #[serde(flatten)]
+    pub ledger: Snapshot,
+    /// Devices that match the policy and are never granted as they are.
+    pub refused: Vec<Refused>,
+}
+
+/// A device that is never granted as it is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Refused {
+    /// Its name.
+    pub device: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Who can tell the status.
+#[derive(Clone, Debug)]
+pub struct Reporter {
+    /// This node.
+    pub node: String,
+    /// The driver.
+    pub driver: String,
+    /// Whether the devices are a twin's.
+    pub simulated: bool,
+    /// Device state.
+    pub ledger: Arc<Ledger>,
+    /// Which devices are ours.
+    pub inventory: Arc<Inventory>,
+    /// What the kubelet says.
+    pub registration: watch::Receiver<KubeletVerdict>,
+}
+
+impl Reporter {
+    /// Everything at this moment.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let refused = self.inventory.refused().into_iter();
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: self.node.clone(),
+            driver: self.driver.clone(),
+            simulated: self.simulated,
+            registration: self.registration.borrow().to_string(),
+            ledger: self.ledger.snapshot(),
+            refused: refused.map(|(device, why)| Refused { device, why }).collect(),
+        }
+    }
+}
