@@ -85,3 +85,92 @@ impl Gates {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::sync::Barrier;
+    use std::thread;
+
+    use nix::sys::inotify::AddWatchFlags;
+
+    use super::*;
+
+    struct Fixture {
+        gates: Gates,
+        files: Files,
+        events: Events,
+        root: tempfile::TempDir,
+    }
+
+    fn fixture() -> Fixture {
+        let root = tempfile::tempdir().unwrap();
+        let (files, events) = (Files::create(root.path()).unwrap(), Events::new().unwrap());
+        Fixture { gates: Gates::put(&files, &events, root.path()).unwrap(), files, events, root }
+    }
+
+    impl Fixture {
+        fn come(&self) -> File {
+            File::options().write(true).open(self.root.path().join("reset")).unwrap()
+        }
+
+        fn take_events(&mut self) {
+            while let Some(event) = self.events.next().unwrap() {
+                if !event.mask.contains(AddWatchFlags::IN_OPEN) {
+                    continue;
+                }
+                self.gates.opened(&self.files, &self.events, event.wd).unwrap();
+            }
+        }
+
+        fn resets(&mut self, takes: Option<Duration>) -> u32 {
+            self.gates.advance(Instant::now(), takes).unwrap()
+        }
+    }
+
+    #[test]
+    fn who_comes_to_one_gate_after_another_is_owed_a_reset_each() {
+        let mut fixture = fixture();
+        fixture.come();
+        let _second = fixture.come();
+        fixture.take_events();
+        assert_eq!(fixture.resets(None), 0, "it hangs, and the second is still there");
+        assert_eq!(fixture.resets(Some(Duration::ZERO)), 2);
+    }
+
+    #[test]
+    fn who_left_a_hanging_gate_is_owed_nothing() {
+        let mut fixture = fixture();
+        fixture.come();
+        fixture.take_events();
+        assert_eq!((fixture.resets(None), fixture.resets(Some(Duration::ZERO))), (0, 0));
+    }
+
+    #[test]
+    fn who_shares_a_gate_gets_through_too() {
+        let mut fixture = fixture();
+        let both_came = Barrier::new(3);
+        let (mut first, mut second) = (fixture.come(), fixture.come());
+        thread::scope(|scope| {
+            let writers = [&mut first, &mut second].map(|gate| {
+                let both_came = &both_came;
+                scope.spawn(move || {
+                    both_came.wait();
+                    gate.write_all(b"1").unwrap();
+                })
+            });
+            both_came.wait();
+            fixture.take_events();
+            thread::park_timeout(Duration::from_millis(50));
+            assert!(writers.iter().all(|writer| !writer.is_finished()));
+            assert!(fixture.resets(Some(Duration::ZERO)) > 0);
+            while !writers.iter().all(thread::ScopedJoinHandle::is_finished) {
+                fixture.gates.release().unwrap();
+            }
+        });
+        drop((first, second));
+        fixture.gates.release().unwrap();
+        assert!(fixture.gates.done.is_empty());
+    }
+}
