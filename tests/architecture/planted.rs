@@ -3,8 +3,21 @@
 use std::fs::{self, File};
 use std::io::Write;
 
-use crate::HOUSE;
-use crate::rules::check;
+use crate::rules::{House, Line, check};
+use crate::{FLOORS, GUARDS};
+
+/// The real floors, with lines of their own: what is planted here does not depend on what the house allows today.
+const HOUSE: House = House {
+    floors: FLOORS,
+    guards: GUARDS,
+    lines: &[
+        Line { from: "cli", to: "app", why: "planted" },
+        Line { from: "app", to: "config", why: "planted" },
+        Line { from: "inventory", to: "pci::sysfs", why: "planted" },
+    ],
+    unsafe_files: &[("pci/bar.rs", "planted")],
+    most_lines: 400,
+};
 
 /// A clean tree: every kind of path, all pointing down.
 const CLEAN: &[(&str, &str)] = &[
@@ -79,7 +92,7 @@ fn a_clean_tree_has_no_problem() {
 
 #[test]
 fn an_upward_edge_in_every_spelling() {
-    let up = "src/ledger.rs:2: ledger → claims goes up from proof to decisions";
+    let up = "src/ledger.rs:2: ledger → claims goes up from ledger to decisions";
     for text in [
         "use crate::claims::Claims;",
         "use crate::claims;",
