@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, watch};
 
 use crate::ledger::Ledger;
 use crate::proof::Subject;
-use crate::proof::verdict::of_end;
+use crate::proof::verdict::{Verdict, of_end};
 use crate::types::{Deadline, DeviceRule, Identity, Inspection, PciAddress, Policy, ScrubRule, StepName};
 use crate::worker::{Bench, Command, Expected, Outcome, Report, Seen, SeenIds};
 
@@ -201,8 +201,10 @@ impl Inventory {
     /// A device of ours that does not even say who it is: known by its last identity, and quarantined for what a
     /// proof would be.
     async fn sick(&self, address: PciAddress, outcome: Outcome<Report>) -> String {
-        let Some((reason, evidence)) = of_end(StepName::Inspect, &outcome).device else {
-            return format!("{outcome:?}");
+        let Verdict { claim, device, node } = of_end(StepName::Inspect, &outcome);
+        let Some((reason, evidence)) = device else {
+            let words = claim.or(node.map(|(fault, why)| format!("{fault}: {why}")));
+            return words.unwrap_or_else(|| "it gave no inspection".to_owned());
         };
         let identity = self.ledger.at(address).unwrap_or_else(|| Identity::from_address(address));
         let _ = self.ledger.found(&identity, address).await;

@@ -154,26 +154,22 @@ impl Ledger {
     /// There is no such device in quarantine, or the record could not be removed.
     pub async fn lift(&self, device: &str, why: &str) -> Result<Quarantine, LiftError> {
         let (identity, quarantine, record) = {
-            let state = self.lock();
-            let found = state
-                .devices
-                .values()
-                .find(|d| {
-                    [d.identity.as_str(), &d.address.to_string(), &d.address.device_name()].contains(&device)
-                })
-                .ok_or_else(|| LiftError::Unknown(device.to_owned()))?;
-            let quarantine = found.quarantine.clone().ok_or_else(|| LiftError::Not(device.to_owned()))?;
-            let lifted = record::Lifted {
-                quarantine: quarantine.clone(),
-                why: why.to_owned(),
-                at: jiff::Timestamp::now(),
+            let mut state = self.lock();
+            let named = |d: &&mut Device| {
+                [d.identity.as_str(), &d.address.to_string(), &d.address.device_name()].contains(&device)
             };
-            let record = DeviceRecord { lifted: Some(lifted), proof: None, ..device_record(found) };
-            (found.identity.clone(), quarantine, record)
+            // A card that was replaced and its successor share an address: the one in quarantine is meant.
+            let mut found: Vec<_> = state.devices.values_mut().filter(named).collect();
+            found.sort_by_key(|found| found.quarantine.is_none());
+            let found = found.into_iter().next().ok_or_else(|| LiftError::Unknown(device.to_owned()))?;
+            let quarantine = found.quarantine.clone().ok_or_else(|| LiftError::Not(device.to_owned()))?;
+            let at = jiff::Timestamp::now();
+            found.kept.lifted =
+                Some(record::Lifted { quarantine: quarantine.clone(), why: why.to_owned(), at });
+            (found.identity.clone(), quarantine, device_record(found))
         };
-        self.store
-            .apply(vec![put(Folder::Devices, identity.as_str(), &record), remove_quarantine(&identity)])
-            .await?;
+        let changes = vec![put(Folder::Devices, identity.as_str(), &record), remove_quarantine(&identity)];
+        self.store.apply(changes).await?;
         self.lock().apply(&identity, Event::Lift)?;
         self.signal();
         Ok(quarantine)
@@ -297,8 +293,7 @@ fn device_record(device: &Device) -> DeviceRecord {
         address: device.address,
         token: device.token,
         proof: device.proof.clone(),
-        lifted: None,
-        other: serde_json::Map::new(),
+        kept: device.kept.clone(),
     }
 }
 

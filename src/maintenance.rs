@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::inventory::{Inventory, Known};
 use crate::ledger::{Cause, Chore, Ledger};
 use crate::proof::{Patience, prove};
-use crate::types::{Identity, Policy};
+use crate::types::{Identity, Policy, Reason};
 use crate::worker::Bench;
 
 /// Between two looks at what is due when nothing changes.
@@ -141,6 +141,9 @@ impl Maintenance {
             Err(unproved) => {
                 let (lease, finish, verdict) = unproved.end();
                 tracing::warn!(device = %chore.address, token = %lease.token(), cause = %chore.cause, ?verdict, "not proved");
+                if matches!(verdict.device, Some((Reason::IdentityChanged, _))) {
+                    self.inventory.forget(lease.address());
+                }
                 self.ledger.finish(lease, finish).await;
                 let quarantined = chore.cause == Cause::Resanitization || verdict.device.is_some();
                 (!quarantined).then_some(AGAIN)

@@ -114,8 +114,7 @@ impl Job {
                 Err(unproved) => {
                     let (lease, finish, verdict) = unproved.end();
                     told.push(format!("device {}: {}", lease.address().device_name(), words(&verdict)));
-                    if matches!(verdict.device, Some((Reason::IdentityChanged, _))) || verdict.claim.is_some()
-                    {
+                    if matches!(verdict.device, Some((Reason::IdentityChanged, _))) {
                         self.claims.inventory.forget(lease.address());
                     }
                     ends.push((lease, finish));

@@ -12,7 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{LastProof, Quarantine};
+use super::record::{Kept, LastProof, Quarantine};
 use crate::types::{ClaimRef, Identity, PciAddress, Token};
 
 /// What the ledger knows of one device.
@@ -26,6 +26,8 @@ pub(super) struct Device {
     pub(super) quarantine: Option<Quarantine>,
     /// The proof of its present state, gone as soon as anybody may have used it.
     pub(super) proof: Option<LastProof>,
+    /// What else stands in its record.
+    pub(super) kept: Kept,
 }
 
 /// Who has the device.
@@ -109,7 +111,15 @@ impl Holder {
 
 impl Device {
     pub(super) fn new(identity: Identity, address: PciAddress, token: Token) -> Self {
-        Self { identity, address, token, holder: Holder::Free, quarantine: None, proof: None }
+        Self {
+            identity,
+            address,
+            token,
+            holder: Holder::Free,
+            quarantine: None,
+            proof: None,
+            kept: Kept::default(),
+        }
     }
 
     /// Whether this claim may have it now.

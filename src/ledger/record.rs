@@ -87,9 +87,17 @@ pub(super) struct DeviceRecord {
     /// The last token that was issued when this was written.
     pub(super) token: Token,
     pub(super) proof: Option<LastProof>,
+    #[serde(flatten)]
+    pub(super) kept: Kept,
+}
+
+/// What stands in a device's record beside its state.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Kept {
     /// The last quarantine that a person ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lifted: Option<Lifted>,
+    /// Fields of a newer version.
     #[serde(flatten)]
     pub(super) other: Map<String, Value>,
 }

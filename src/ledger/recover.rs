@@ -175,6 +175,7 @@ impl Build {
         for record in std::mem::take(&mut self.devices).into_values() {
             let mut device = Device::new(record.identity.clone(), record.address, record.token);
             device.proof = record.proof.filter(|proof| proof.holds(&self.boot_id));
+            device.kept = record.kept;
             state.devices.insert(record.identity, device);
         }
         for (name, record) in std::mem::take(&mut self.releasing) {
