@@ -57,7 +57,7 @@ impl Scrubs {
     /// The memory holds `content`; `over`: nobody can write to it before the next session.
     pub(super) fn look(&mut self, content: Vec<u8>, over: bool) {
         if let Some(session) = &mut self.session {
-            let zero = content.chunks(LINE).all(|line| line == &[0; LINE][..line.len()]);
+            let zero = content.chunks(4096).all(|page| page == &[0; 4096][..page.len()]);
             *session = Session { look: Some(Look { content, zero }), over };
         }
     }
