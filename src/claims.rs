@@ -88,7 +88,7 @@ impl Claims {
         }
         let uid = claim.reference.uid.clone();
         let key = queue::Key::Prepare(claim.allocation.clone());
-        let job = prepare::Job { claims: Arc::clone(self), claim, deadline };
+        let job = prepare::Job { claims: Arc::clone(self), claim, deadline, idle };
         self.queue.run(&uid, key, deadline, job.run(), || self.doing(&uid)).await
     }
 

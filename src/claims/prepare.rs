@@ -10,15 +10,19 @@ use crate::ledger::{Lease, LeaseError, Proved, Wanted};
 use crate::proof::verdict::Verdict;
 use crate::proof::{Patience, Unproved, prove};
 use crate::types::{Claim, Deadline, Reason};
+use crate::worker::Worker;
 
 pub(super) struct Job {
     pub(super) claims: Arc<Claims>,
     pub(super) claim: Claim,
     pub(super) deadline: Deadline,
+    /// A worker that has been started already.
+    pub(super) idle: Option<Worker>,
 }
 
 impl Job {
-    pub(super) async fn run(self) -> Result<Vec<PreparedDevice>, Refusal> {
+    pub(super) async fn run(mut self) -> Result<Vec<PreparedDevice>, Refusal> {
+        let mut idle = self.idle.take();
         let Self { claims, claim, .. } = &self;
         let uid = &claim.reference.uid;
         if let Some(record) = claims.granted(claim) {
@@ -35,7 +39,8 @@ impl Job {
         }
         let devices = self.devices().await?;
         let leases = self.lease(&devices).await?;
-        let proofs = leases.into_iter().zip(&devices).map(|(lease, known)| self.prove(lease, known));
+        let proofs =
+            leases.into_iter().zip(&devices).map(|(lease, known)| self.prove(lease, known, idle.take()));
         let results = join_all(proofs).await;
         let proved = self.all_or_undo(results).await?;
         let record = match claims.ledger.commit(uid, proved).await {
@@ -96,9 +101,14 @@ impl Job {
         }
     }
 
-    async fn prove(&self, lease: Lease, known: &Known) -> Result<Proved, Box<Unproved>> {
+    async fn prove(
+        &self,
+        lease: Lease,
+        known: &Known,
+        idle: Option<Worker>,
+    ) -> Result<Proved, Box<Unproved>> {
         let patience = Patience(self.claims.policy.release.patience);
-        prove(lease, &known.subject, patience, &self.claims.bench, None).await
+        prove(lease, &known.subject, patience, &self.claims.bench, idle).await
     }
 
     /// All proofs, or none: what went bad is quarantined, what was proved is free.
