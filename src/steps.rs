@@ -10,9 +10,11 @@ use std::fs::File;
 use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
 
+use nix::unistd::alarm;
+
 use crate::pci::config_space::Unread;
 use crate::pci::sysfs::Function;
-use crate::worker::{Code, Command, Failure, LockError, Order, Report, lock};
+use crate::worker::{Code, Command, Failure, Line, LockError, Order, Report, lock};
 
 /// A worker's whole life: orders on standard input, reports on what was standard output.
 ///
@@ -23,11 +25,16 @@ pub fn serve() -> io::Result<()> {
     let mut held: Option<Held> = None;
     for line in io::stdin().lock().lines() {
         let report = match serde_json::from_str(&line?) {
-            Ok(command) => obey(command, &mut held, &mut reports).unwrap_or_else(Report::Failed),
+            Ok(Line { seconds, command }) => {
+                // The signal's default action ends us; in state D it does so as soon as the kernel lets go.
+                alarm::set(seconds);
+                obey(command, &mut held, &mut reports).unwrap_or_else(Report::Failed)
+            }
             Err(error) => {
                 Report::Failed(Failure { code: Code::Protocol, errno: None, text: error.to_string() })
             }
         };
+        alarm::cancel();
         say(&mut reports, &report)?;
     }
     Ok(())

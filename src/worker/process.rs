@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use super::outcome::Outcome;
-use super::protocol::{Command, Report};
+use super::protocol::{Command, Line, Report};
 use crate::types::Deadline;
 
 /// After a kill, how long the kernel may take to let a process go before we say that it is stuck.
@@ -58,7 +58,7 @@ impl Worker {
     /// Orders one step and waits for its end, at most until the deadline. After any end but [`Outcome::Done`] or
     /// [`Outcome::Failed`] the worker is gone or given up.
     pub async fn order(&mut self, command: &Command, deadline: Deadline) -> Outcome<Report> {
-        match tokio::time::timeout_at(deadline.at().into(), self.exchange(command)).await {
+        match tokio::time::timeout_at(deadline.at().into(), self.exchange(command, deadline)).await {
             Ok(Ok(Report::Failed(failure))) => Outcome::Failed(failure),
             Ok(Ok(report)) => Outcome::Done(report),
             Ok(Err(error)) => {
@@ -81,8 +81,10 @@ impl Worker {
         }
     }
 
-    async fn exchange(&mut self, command: &Command) -> io::Result<Report> {
-        let mut line = serde_json::to_vec(command)?;
+    async fn exchange(&mut self, command: &Command, deadline: Deadline) -> io::Result<Report> {
+        // Later than our own kill, which tells us more.
+        let seconds = u32::try_from(deadline.left().as_secs()).unwrap_or(u32::MAX - 2) + 2;
+        let mut line = serde_json::to_vec(&Line { seconds, command })?;
         line.push(b'\n');
         self.orders.write_all(&line).await?;
         loop {

@@ -1,8 +1,10 @@
 //! What parent and worker say to each other: one JSON line each way a step.
 //!
+//! Each command of the parent travels in a [`Line`].
+//!
 //! ```text
-//!   parent  {"lock":{…}}       {"probe":null}          {"scrub":{"bars":[0]}}              EOF
-//!   worker        {"locked":null}    {"probed":{…}}        {"progress":{…}} {"scrubbed":{…}}   (ends)
+//!   parent  {"lock":{…}}   "probe"             {"scrub":[0]}                         EOF
+//!   worker        "locked"      {"probed":[…]}        {"progress":[…]} {"scrubbed":{…}}   (ends)
 //! ```
 //!
 //! The parent gives the next step only after it has judged the last: a device that reads all ones is never reset,
@@ -13,6 +15,16 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::types::{HolderProcess, Inspection, PciAddress, Probe, Reset, Roots, Scrub, Token};
+
+/// One line of the parent.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Line<C> {
+    /// Whole seconds after which the worker ends itself: a worker whose parent was killed, and who hangs, must not
+    /// keep the device's lock for ever. The parent's own deadline comes first.
+    pub seconds: u32,
+    /// What is wanted.
+    pub command: C,
+}
 
 /// What the parent wants.
 #[derive(Clone, Debug, Serialize, Deserialize)]
