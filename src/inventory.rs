@@ -201,7 +201,7 @@ impl Inventory {
     /// A device of ours that does not even say who it is: known by its last identity, and quarantined for what a
     /// proof would be.
     async fn sick(&self, address: PciAddress, outcome: Outcome<Report>) -> String {
-        let Verdict { claim, device, node } = of_end(StepName::Inspect, &outcome);
+        let Verdict { claim, device, node, .. } = of_end(StepName::Inspect, &outcome);
         let Some((reason, evidence)) = device else {
             let words = claim.or(node.map(|(fault, why)| format!("{fault}: {why}")));
             return words.unwrap_or_else(|| "it gave no inspection".to_owned());

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use crate::store::{Change, Folder, Store, StoreError};
-use crate::types::{ClaimRef, ClaimUid, Identity, PciAddress, Reason, StepName, Token};
+use crate::types::{Baseline, ClaimRef, ClaimUid, Counts, Identity, PciAddress, Reason, StepName, Token};
 
 pub use claims::{LeaseError, Wanted};
 pub use device::{Cause, Misfit, Phase};
@@ -182,6 +182,16 @@ impl Ledger {
     pub async fn settle(&self) -> Result<(), StoreError> {
         let owed = std::mem::take(&mut self.lock().owed);
         self.write_or_owe(owed).await
+    }
+
+    /// Keeps what a proof counted, for later ones to be held against; it reaches the disk with the device's next
+    /// record.
+    fn remember(&self, identity: &Identity, counts: Counts, degraded: Option<String>) {
+        if let Some(device) = self.lock().devices.get_mut(identity) {
+            let (boot_id, at) = (self.boot_id.clone(), jiff::Timestamp::now());
+            device.kept.baseline = Some(Baseline { boot_id, at, counts });
+            device.kept.degraded = degraded;
+        }
     }
 
     async fn write_or_owe(&self, changes: Vec<Change>) -> Result<(), StoreError> {

@@ -2,9 +2,11 @@
 //!
 //! Everything here may block on a sick device, so only worker processes call it.
 
+pub mod aer;
 pub mod bar;
 pub mod config_space;
 pub mod driver;
+pub mod link;
 pub mod reset;
 pub mod sysfs;
 

@@ -14,7 +14,7 @@ mod token;
 pub use address::{AddressError, PciAddress};
 pub use allocation::{AllocatedDevice, Allocation, Claim, ClaimRef, ClaimUid, UidError};
 pub use deadline::Deadline;
-pub use facts::{BarView, Fact, HolderProcess, Inspection, Probe, Reset, Scrub, ScrubPass};
+pub use facts::{BarView, Baseline, Counts, Fact, HolderProcess, Inspection, Probe, Reset, Scrub, ScrubPass};
 pub use identity::Identity;
 pub use policy::{Deadlines, DeviceRule, MatchRule, Policy, ReleasePolicy, ScrubRule, StepName};
 pub use reason::{Class, Fault, Reason};

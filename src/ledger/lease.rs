@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::device::{By, Event};
 use super::record::LastProof;
 use super::{Cause, Ledger};
-use crate::types::{Identity, PciAddress, Probe, Reason, Receipt, Reset, Scrub, StepName, Token};
+use crate::types::{Baseline, Identity, PciAddress, Probe, Reason, Receipt, Reset, Scrub, StepName, Token};
 
 /// The right to work on one device, under one token. Dropped without an end, its device waits for cleaning.
 #[derive(Debug)]
@@ -98,6 +98,14 @@ impl Lease {
         self.token
     }
 
+    /// What an earlier proof on this boot saw.
+    #[must_use]
+    pub fn baseline(&self) -> Option<Baseline> {
+        let state = self.ledger.lock();
+        let baseline = state.devices.get(&self.identity)?.kept.baseline.clone();
+        baseline.filter(|baseline| baseline.boot_id == self.ledger.boot_id)
+    }
+
     /// Tells people which step runs now.
     pub fn begins(&self, step: StepName) {
         let now = std::time::Instant::now();
@@ -119,7 +127,12 @@ impl Lease {
     /// Something is missing or was made under another token; the lease comes back.
     pub fn seal(self, evidence: Evidence) -> Result<Proved, Box<Unsealed>> {
         match evidence.gap(self.token) {
-            None => Ok(Proved { lease: self, receipt: evidence.receipt.sealed(), nodes: evidence.nodes }),
+            None => {
+                let counts = evidence.last.counts;
+                let receipt = evidence.receipt.sealed();
+                self.ledger.remember(&self.identity, counts, receipt.degraded.clone());
+                Ok(Proved { lease: self, receipt, nodes: evidence.nodes })
+            }
             Some(why) => Err(Box::new(Unsealed { lease: self, why })),
         }
     }

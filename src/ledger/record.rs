@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::types::{AllocatedDevice, Allocation, ClaimRef, Identity, PciAddress, Reason, Receipt, Token};
+use crate::types::{
+    AllocatedDevice, Allocation, Baseline, ClaimRef, Identity, PciAddress, Reason, Receipt, Token,
+};
 
 /// A claim being prepared or granted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,6 +99,12 @@ pub(super) struct Kept {
     /// The last quarantine that a person ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lifted: Option<Lifted>,
+    /// What the last proof counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) baseline: Option<Baseline>,
+    /// Why the last proof called it degraded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) degraded: Option<String>,
     /// Fields of a newer version.
     #[serde(flatten)]
     pub(super) other: Map<String, Value>,

@@ -40,6 +40,9 @@ pub struct DeviceView {
     pub schedulable: bool,
     /// Its quarantine.
     pub quarantine: Option<QuarantineView>,
+    /// Why it counts as degraded though it is handed out.
+    #[serde(default)]
+    pub degraded: Option<String>,
     /// The proof of its present state.
     pub proof: Option<LastProof>,
 }
@@ -137,6 +140,7 @@ fn view(state: &State, device: &Device) -> DeviceView {
             token: quarantine.token,
             attempts: quarantine.attempts,
         }),
+        degraded: device.kept.degraded.clone(),
         proof: device.proof.clone(),
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::types::{AllocatedDevice, Allocation, Claim, Fact, Mode, Probe, Receipt, Reset, Scrub, ScrubPass};
+use crate::types::{
+    AllocatedDevice, Allocation, Claim, Counts, Fact, Mode, Probe, Receipt, Reset, Scrub, ScrubPass,
+};
 
 const BOOT: &str = "boot-x";
 
@@ -48,8 +50,17 @@ async fn open(folder: &Path, boot: &str) -> (Arc<Ledger>, Recovered) {
 }
 
 fn evidence(token: Token) -> Evidence {
-    let probe =
-        Probe { present: Fact::Good, identity: Fact::Good, bars: Fact::Good, transactions: Fact::Good };
+    let probe = Probe {
+        present: Fact::Good,
+        identity: Fact::Good,
+        bars: Fact::Good,
+        transactions: Fact::Good,
+        link: Fact::Good,
+        uncorrectable: Fact::Good,
+        counters: Fact::Good,
+        counts: Counts::default(),
+        notes: Vec::new(),
+    };
     let pass = ScrubPass { words_visited: 512, canaries_found: 1, errors: 0, first_error: None };
     Evidence {
         token,
@@ -74,6 +85,8 @@ fn evidence(token: Token) -> Evidence {
             bytes_written: 8192,
             bytes_verified: 8192,
             not_covered: Vec::new(),
+            notes: Vec::new(),
+            degraded: None,
             steps: Vec::new(),
             digest: String::new(),
         },

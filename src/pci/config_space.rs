@@ -16,6 +16,7 @@ const PAUSE: Duration = Duration::from_millis(400);
 /// Capability ids.
 const PCI_EXPRESS: u8 = 0x10;
 /// Extended capability ids.
+const AER: u16 = 0x0001;
 const DEVICE_SERIAL: u16 = 0x0003;
 
 /// A whole copy of a function's configuration space.
@@ -116,6 +117,14 @@ impl ConfigSpace {
         let serial = u64::from(self.dword(at + 8)) << 32 | u64::from(self.dword(at + 4));
         // Both are what cards show whose maker never wrote a number.
         (serial != 0 && serial != u64::MAX).then_some(serial)
+    }
+
+    /// Bits of Uncorrectable Error Status that are not masked (PCIe 7.8.4); `None` without AER. They are sticky:
+    /// what stands here was seen by nobody who cleared it, whoever owns AER.
+    #[must_use]
+    pub fn uncorrectable(&self) -> Option<u32> {
+        let at = self.extended_capability(AER)?;
+        Some(self.dword(at + 4) & !self.dword(at + 8))
     }
 
     /// Device Status bit 5: transactions pending. `None` without a PCIe capability.

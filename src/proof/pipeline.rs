@@ -66,7 +66,7 @@ pub async fn prove(
             return Err(Box::new(Unproved { lease, verdict: of_end(StepName::Probe, &crashed) }));
         }
     };
-    let mut run = Run { lease: &lease, subject, worker, steps: Vec::new() };
+    let mut run = Run { lease: &lease, subject, worker, steps: Vec::new(), degraded: None };
     let result = run.steps(patience, bench).await;
     let Run { worker, .. } = run;
     // Not before the worker is gone, or given up with the lock in its hand, may anybody else touch the device.
@@ -85,6 +85,7 @@ struct Run<'a> {
     subject: &'a Subject,
     worker: Worker,
     steps: Vec<StepTime>,
+    degraded: Option<String>,
 }
 
 impl Run<'_> {
@@ -107,7 +108,11 @@ impl Run<'_> {
 
     async fn probe(&mut self, stage: Stage) -> Result<(Probe, Vec<PathBuf>), Verdict> {
         match self.step(StepName::Probe, &Command::Probe).await? {
-            Report::Probed(probe, nodes) => good(of_probe(stage, &probe)).map(|()| (probe, nodes)),
+            Report::Probed(probe, nodes) => {
+                let verdict = of_probe(stage, &probe, self.lease.baseline().as_ref());
+                self.degraded = self.degraded.take().or_else(|| verdict.degraded.clone());
+                good(verdict).map(|()| (probe, nodes))
+            }
             other => Err(unexpected(StepName::Probe, &other)),
         }
     }
@@ -162,7 +167,12 @@ impl Run<'_> {
     }
 
     fn receipt(&self, reset: &Reset, scrub: &Scrub, last: &Probe) -> Receipt {
-        let absent = [("bars", &last.bars), ("transactions", &last.transactions)];
+        let absent = [
+            ("bars", &last.bars),
+            ("transactions", &last.transactions),
+            ("link", &last.link),
+            ("aer", &last.uncorrectable),
+        ];
         let absent = absent.into_iter().filter(|(_, fact)| **fact == Fact::Absent).map(|(name, _)| name);
         Receipt {
             address: self.lease.address(),
@@ -178,6 +188,8 @@ impl Run<'_> {
                 .chain(absent)
                 .map(str::to_owned)
                 .collect(),
+            notes: last.notes.clone(),
+            degraded: self.degraded.clone(),
             steps: self.steps.clone(),
             digest: String::new(),
         }

@@ -1,10 +1,10 @@
-//! What follows from what was seen: one pure table. A verdict has three parts that are joined one by one, so that
+//! What follows from what was seen: one pure table. A verdict has parts that are joined one by one, so that
 //! a fault of the node never hides a device's, and never blames one.
 
-use crate::types::{Fact, Fault, HolderProcess, Probe, Reason, Scrub, StepName};
+use crate::types::{Baseline, Counts, Fact, Fault, HolderProcess, Probe, Reason, Scrub, StepName};
 use crate::worker::{Code, Failure, Outcome};
 
-/// What follows. All three empty: nothing is wrong.
+/// What follows. All empty: nothing is wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// The claim cannot have the device now, though nothing is known against either.
@@ -13,6 +13,8 @@ pub struct Verdict {
     pub device: Option<(Reason, String)>,
     /// The node or our deployment on it is at fault.
     pub node: Option<(Fault, String)>,
+    /// Worth telling, and no reason to refuse the device.
+    pub degraded: Option<String>,
 }
 
 /// When a probe was made.
@@ -25,10 +27,10 @@ pub enum Stage {
 }
 
 impl Verdict {
-    /// Whether nothing is wrong.
+    /// Whether nothing stands against handing the device out.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        *self == Self::default()
+        self.claim.is_none() && self.device.is_none() && self.node.is_none()
     }
 
     /// Both, part by part; of two reasons the worse.
@@ -42,6 +44,7 @@ impl Verdict {
             claim: self.claim.or(other.claim),
             device: worse(self.device, other.device),
             node: self.node.or(other.node),
+            degraded: self.degraded.or(other.degraded),
         }
     }
 
@@ -122,22 +125,62 @@ fn of_failure(step: StepName, failure: &Failure) -> Verdict {
     }
 }
 
-/// What follows from a probe.
+/// What follows from a probe, held against an earlier look where there is one.
 #[must_use]
-pub fn of_probe(stage: Stage, probe: &Probe) -> Verdict {
-    let Probe { present, identity, bars, transactions } = probe;
+pub fn of_probe(stage: Stage, probe: &Probe, baseline: Option<&Baseline>) -> Verdict {
+    let Probe { present, identity, bars, transactions, link, uncorrectable, counters, counts, .. } = probe;
     let judge = |fact: &Fact, reason| match fact {
         Fact::Good | Fact::Absent => Verdict::default(),
         Fact::Bad(seen) => Verdict::bad(reason, seen),
         Fact::Unreadable(why) => Verdict::bad(Reason::ProbeFailed, why),
     };
     let always = judge(present, Reason::ProbeFailed).join(judge(identity, Reason::IdentityChanged));
-    match stage {
-        Stage::BeforeReset => always,
-        Stage::AfterReset => {
-            always.join(judge(bars, Reason::ConfigLost)).join(judge(transactions, Reason::ResetIneffective))
-        }
+    if stage == Stage::BeforeReset {
+        return always;
     }
+    let link_reason = if counts.width == Some(0) { Reason::LinkLost } else { Reason::LinkDegraded };
+    let now = always
+        .join(judge(bars, Reason::ConfigLost))
+        .join(judge(transactions, Reason::ResetIneffective))
+        .join(judge(uncorrectable, Reason::AerUncorrectable))
+        .join(judge(link, link_reason))
+        .join(judge(counters, Reason::ProbeFailed));
+    match baseline {
+        Some(baseline) => now.join(of_growth(baseline, counts)),
+        None => now,
+    }
+}
+
+/// Correctable errors an hour from which a device counts as degraded.
+const CORRECTABLE_AN_HOUR: u64 = 100;
+/// As many at once are no rate yet.
+const CORRECTABLE_AT_ONCE: u64 = 10;
+
+/// What follows from counters that grew since an earlier look, and from a link that shrank.
+fn of_growth(baseline: &Baseline, now: &Counts) -> Verdict {
+    let then = &baseline.counts;
+    let width = match (then.width, now.width) {
+        (Some(then), Some(now)) if now < then => {
+            Verdict::bad(Reason::LinkDegraded, format!("the link is x{now} and was x{then}"))
+        }
+        _ => Verdict::default(),
+    };
+    if !baseline.precedes(now) {
+        return width;
+    }
+    let grown = |then: u64, now: u64, reason, kind| match now - then {
+        0 => Verdict::default(),
+        errors => Verdict::bad(reason, format!("{errors} {kind} errors since {}", baseline.at)),
+    };
+    let errors = now.correctable - then.correctable;
+    let hours = jiff::Timestamp::now().duration_since(baseline.at).as_hours();
+    let limit =
+        CORRECTABLE_AN_HOUR.saturating_mul(u64::try_from(hours).unwrap_or(0)).max(CORRECTABLE_AT_ONCE);
+    let degraded = (errors > limit).then(|| format!("{errors} correctable errors since {}", baseline.at));
+    width
+        .join(grown(then.fatal, now.fatal, Reason::AerFatal, "fatal"))
+        .join(grown(then.nonfatal, now.nonfatal, Reason::AerUncorrectable, "uncorrectable"))
+        .join(Verdict { degraded, ..Verdict::default() })
 }
 
 /// What follows from processes that have the device open: never a kill.

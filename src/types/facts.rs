@@ -59,6 +59,52 @@ pub struct Probe {
     pub bars: Fact,
     /// No transaction is pending.
     pub transactions: Fact,
+    /// The link is as wide as both of its ends can be.
+    pub link: Fact,
+    /// No uncorrectable error stands in the device's own status, whoever owns AER.
+    pub uncorrectable: Fact,
+    /// The kernel's error counters can be read.
+    pub counters: Fact,
+    /// What they say now; judged against an earlier look.
+    pub counts: Counts,
+    /// What a person may want to know and no rule is about.
+    pub notes: Vec<String>,
+}
+
+/// Error counters of a device and of the ports that serve it alone, and the width of its link.
+///
+/// Counters survive a reset and start anew when the kernel finds the device again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Correctable errors.
+    pub correctable: u64,
+    /// Uncorrectable errors that were not fatal.
+    pub nonfatal: u64,
+    /// Fatal errors. The kernel does not count a device's own (it takes the link for unusable): its port's are
+    /// here too.
+    pub fatal: u64,
+    /// Lanes in use.
+    pub width: Option<u32>,
+}
+
+/// An earlier look at a device, which later ones are held against.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Baseline {
+    /// The boot: counters start anew with each.
+    pub boot_id: String,
+    /// When.
+    pub at: jiff::Timestamp,
+    /// What was counted.
+    pub counts: Counts,
+}
+
+impl Baseline {
+    /// Whether `now` can have grown out of this: the kernel finds a device anew with all counters at zero.
+    #[must_use]
+    pub fn precedes(&self, now: &Counts) -> bool {
+        let then = &self.counts;
+        then.correctable <= now.correctable && then.nonfatal <= now.nonfatal && then.fatal <= now.fatal
+    }
 }
 
 /// A process that has the device open.
@@ -125,8 +171,8 @@ impl Probe {
     /// The first thing that is not as it must be after a reset.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
-        let Self { present, identity, bars, transactions } = self;
-        let facts = [present, identity, bars, transactions];
+        let Self { present, identity, bars, transactions, link, uncorrectable, counters, .. } = self;
+        let facts = [present, identity, bars, transactions, link, uncorrectable, counters];
         facts.into_iter().find_map(Fact::fault).map(str::to_owned)
     }
 }

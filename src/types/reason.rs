@@ -25,10 +25,18 @@ pub enum Reason {
     ScrubFailed,
     /// The scrub did not end within its deadline.
     ScrubTimeout,
+    /// A fatal error was counted since the last look.
+    AerFatal,
+    /// An uncorrectable error stands in the device's status, or was counted since the last look.
+    AerUncorrectable,
+    /// The link is gone.
+    LinkLost,
     /// A step that only reads did not end within its deadline.
     ProbeTimeout,
     /// What the probe must read cannot be read or makes no sense.
     ProbeFailed,
+    /// The link is narrower than it can be, or than it was.
+    LinkDegraded,
     /// Nobody can say who used it last: a record is damaged.
     UnknownOwner,
     /// Another card answers at the address of the one that was leased.
@@ -65,11 +73,14 @@ impl Reason {
             | Self::ScrubVerify
             | Self::ScrubFailed
             | Self::ScrubTimeout
+            | Self::AerFatal
+            | Self::AerUncorrectable
+            | Self::LinkLost
             | Self::ProbeTimeout
             | Self::ProbeFailed
             | Self::UnknownOwner
             | Self::IdentityChanged => Class::NeedsReset,
-            Self::Operator => Class::Retry,
+            Self::LinkDegraded | Self::Operator => Class::Retry,
         }
     }
 
@@ -86,6 +97,10 @@ impl Reason {
             Self::ScrubVerify => "scrub_verify",
             Self::ScrubFailed => "scrub_failed",
             Self::ScrubTimeout => "scrub_timeout",
+            Self::AerFatal => "aer_fatal",
+            Self::AerUncorrectable => "aer_uncorrectable",
+            Self::LinkLost => "link_lost",
+            Self::LinkDegraded => "link_degraded",
             Self::ProbeTimeout => "probe_timeout",
             Self::ProbeFailed => "probe_failed",
             Self::UnknownOwner => "unknown_owner",

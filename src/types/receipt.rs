@@ -44,6 +44,12 @@ pub struct Receipt {
     pub bytes_verified: u64,
     /// What this proof says nothing about.
     pub not_covered: Vec<String>,
+    /// What a person may want to know.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Why the device counts as degraded though it is handed out.
+    #[serde(default)]
+    pub degraded: Option<String>,
     /// The steps in order.
     pub steps: Vec<StepTime>,
     /// SHA-256 over all other fields, in hexadecimal: a short name for exactly this receipt.

@@ -51,20 +51,34 @@ fn ends_by_step() {
 }
 
 fn probe() -> Probe {
-    Probe { present: Fact::Good, identity: Fact::Good, bars: Fact::Good, transactions: Fact::Absent }
+    Probe {
+        present: Fact::Good,
+        identity: Fact::Good,
+        bars: Fact::Good,
+        transactions: Fact::Absent,
+        link: Fact::Absent,
+        uncorrectable: Fact::Absent,
+        counters: Fact::Absent,
+        counts: Counts::default(),
+        notes: Vec::new(),
+    }
 }
 
 #[test]
 fn probes_by_stage() {
     let lost = Probe { bars: Fact::Bad("BAR0 holds 0x0".to_owned()), ..probe() };
-    assert!(of_probe(Stage::BeforeReset, &lost).is_good(), "a reset may cure it");
-    assert_eq!(of_probe(Stage::AfterReset, &lost).device.unwrap().0, Reason::ConfigLost);
+    assert!(of_probe(Stage::BeforeReset, &lost, None).is_good(), "a reset may cure it");
+    assert_eq!(of_probe(Stage::AfterReset, &lost, None).device.unwrap().0, Reason::ConfigLost);
     let other = Probe { identity: Fact::Bad("another".to_owned()), ..lost };
-    assert_eq!(of_probe(Stage::BeforeReset, &other).device.unwrap().0, Reason::IdentityChanged);
-    assert_eq!(of_probe(Stage::AfterReset, &other).device.unwrap().0, Reason::ConfigLost, "the worse of two");
+    assert_eq!(of_probe(Stage::BeforeReset, &other, None).device.unwrap().0, Reason::IdentityChanged);
+    assert_eq!(
+        of_probe(Stage::AfterReset, &other, None).device.unwrap().0,
+        Reason::ConfigLost,
+        "the worse of two"
+    );
     let unreadable = Probe { bars: Fact::Unreadable("no file".to_owned()), ..probe() };
-    assert!(!of_probe(Stage::AfterReset, &unreadable).is_good(), "unreadable is not healthy");
-    assert!(of_probe(Stage::AfterReset, &probe()).is_good());
+    assert!(!of_probe(Stage::AfterReset, &unreadable, None).is_good(), "unreadable is not healthy");
+    assert!(of_probe(Stage::AfterReset, &probe(), None).is_good());
 }
 
 #[test]
@@ -115,4 +129,29 @@ fn a_scrub_without_its_planted_errors_is_no_scrub() {
     assert!(of_scrub(&scrub).is_good());
     let blind = Scrub { zero: ScrubPass { canaries_found: 0, ..scrub.zero.clone() }, ..scrub };
     assert_eq!(of_scrub(&blind).device.unwrap().0, Reason::ScrubVerify);
+}
+
+/// C21: what grew since an earlier look on this boot.
+#[test]
+fn growth_since_a_baseline() {
+    let counts = Counts { correctable: 5, nonfatal: 1, fatal: 0, width: Some(16) };
+    let baseline = Baseline { boot_id: "b".to_owned(), at: jiff::Timestamp::now(), counts: counts.clone() };
+    let after = |change: fn(&mut Counts)| {
+        let mut counts = counts.clone();
+        change(&mut counts);
+        of_probe(Stage::AfterReset, &Probe { counts, ..probe() }, Some(&baseline))
+    };
+    let reason = |verdict: &Verdict| verdict.device.as_ref().map(|(reason, _)| *reason);
+    assert!(after(|_| {}).is_good(), "what was there before is no fault now");
+    assert_eq!(reason(&after(|now| now.fatal = 1)), Some(Reason::AerFatal));
+    assert_eq!(reason(&after(|now| now.nonfatal = 2)), Some(Reason::AerUncorrectable));
+    assert_eq!(reason(&after(|now| now.width = Some(8))), Some(Reason::LinkDegraded));
+    let few = after(|now| now.correctable = 15);
+    assert!(few.is_good() && few.degraded.is_none());
+    let many = after(|now| now.correctable = 16);
+    assert!(many.is_good() && many.degraded.is_some(), "degraded is told and no reason to refuse");
+    let anew = after(|now| *now = Counts { width: Some(16), ..Counts::default() });
+    assert!(anew.is_good(), "counters that went back began anew");
+    let narrow = of_probe(Stage::BeforeReset, &Probe { link: Fact::Bad("x8".to_owned()), ..probe() }, None);
+    assert!(narrow.is_good(), "a reset may cure it");
 }

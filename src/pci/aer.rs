@@ -1,0 +1,49 @@
+//! Advanced Error Reporting: the kernel's counters of a function (`reference/hardware.md` 1.5).
+
+use std::io;
+
+use super::sysfs::Function;
+
+/// The total of one of `aer_dev_correctable`, `aer_dev_nonfatal`, `aer_dev_fatal`; `None` where the function has
+/// no such file.
+///
+/// A line is a label and a number, split at the last space, since older kernels' labels have spaces. Labels are
+/// opaque but for the total's, and a kernel without that line gives the sum.
+///
+/// # Errors
+/// The file is there and cannot be read or makes no sense.
+pub fn total(function: &Function, attribute: &str) -> io::Result<Option<u64>> {
+    let text = match function.text(attribute) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let bad = |line: &str| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{attribute} holds the line {line:?}"))
+    };
+    let mut sum = 0_u64;
+    for line in text.lines() {
+        let (label, number) = line.rsplit_once(' ').ok_or_else(|| bad(line))?;
+        let number: u64 = number.parse().map_err(|_| bad(line))?;
+        if label.starts_with("TOTAL_ERR") {
+            return Ok(Some(number));
+        }
+        sum = sum.saturating_add(number);
+    }
+    Ok(Some(sum))
+}
+
+/// A root port's own total, a bare number; `None` where it has no such file.
+///
+/// # Errors
+/// The file is there and cannot be read or is no number.
+pub fn port_total(port: &Function, attribute: &str) -> io::Result<Option<u64>> {
+    match port.text(attribute) {
+        Ok(text) => text
+            .parse()
+            .map(Some)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{attribute} holds {text:?}"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
