@@ -133,6 +133,11 @@ impl Device {
         self.quarantine.is_none() && self.proof.is_some()
     }
 
+    /// Whether a pod has it, on this boot.
+    pub(super) fn is_granted(&self) -> bool {
+        matches!(self.holder, Holder::Held { by: By::Claim(_), phase: Phase::Granted })
+    }
+
     /// Whether it is dirty and nobody works on it.
     pub(super) fn wants_cleaning(&self) -> Option<&Cause> {
         match &self.holder {
@@ -178,10 +183,14 @@ impl Device {
                 next.holder = Holder::Held { by: By::Maintenance(cause.clone()), phase: Waiting };
             }
             (Event::Quarantine(worse), _) => {
-                let joined = match &self.quarantine {
+                // That a pod waits in vain stays true, whatever is found later.
+                let raised =
+                    self.quarantine.as_ref().map_or(worse.raised, |now| now.raised.join(worse.raised));
+                let mut joined = match &self.quarantine {
                     Some(now) if now.reason <= worse.reason => now.clone(),
                     _ => worse,
                 };
+                joined.raised = raised;
                 (next.quarantine, next.proof) = (Some(joined), None);
                 if self.wants_cleaning().is_some() {
                     next.holder = Holder::Free;

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::device::{By, Cause, Device, Holder, Phase};
-use super::record::{ClaimDevice, ClaimRecord, DeviceRecord, OwnRecord, Quarantine, RecordPhase};
+use super::record::{ClaimDevice, ClaimRecord, DeviceRecord, OwnRecord, Quarantine, Raised, RecordPhase};
 use super::{Entry, Ledger, State, put};
 use crate::store::{Change, Folder, Found, Store, StoreError};
 use crate::types::{Identity, PciAddress, Reason, Token};
@@ -157,6 +157,7 @@ impl Build {
             token: None,
             since: jiff::Timestamp::now(),
             attempts: 0,
+            raised: Raised::Elsewhere,
             other: serde_json::Map::new(),
         });
     }
