@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::ledger::Ledger;
 use crate::proof::Subject;
@@ -15,11 +15,18 @@ use crate::worker::{Bench, Command, Expected, Outcome, Report, Seen, SeenIds};
 /// How long the list of functions may take.
 const SCAN: Duration = Duration::from_secs(10);
 
+/// Inspections at a time: each is a process, and its deadline runs from its start.
+const AT_ONCE: usize = 16;
+
 /// A device of ours.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// What a proof has to know of it.
     pub subject: Subject,
+    /// What its inspection saw.
+    pub inspection: Inspection,
+    /// Its product's name, where one is known.
+    pub product: Option<String>,
     /// Why it is never granted as it is.
     pub unsupported: Option<String>,
 }
@@ -53,11 +60,15 @@ pub struct Inventory {
     scanning: Mutex<()>,
 }
 
+/// What is known of a node's devices.
 #[derive(Clone, Debug, Default)]
-enum State {
+pub enum State {
+    /// Nobody has looked yet.
     #[default]
     Unread,
+    /// The list of functions could not be read, with why.
     Failed(String),
+    /// Those that match the policy, by name; a device that could not be inspected with why.
     Read(BTreeMap<String, Result<Arc<Known>, String>>),
 }
 
@@ -97,6 +108,12 @@ impl Inventory {
             Ok(State::Failed(why)) => Err(NotOurs::Failed(why.clone())),
             Ok(State::Unread) | Err(_) => Err(NotOurs::Scanning),
         }
+    }
+
+    /// Signals every look.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
     }
 
     /// Devices that are ours and can be worked on.
@@ -141,11 +158,15 @@ impl Inventory {
         };
         let ours = seen.iter().filter_map(|seen| Some((seen, self.rule_for(seen)?)));
         let before = self.identified();
+        let turns = Semaphore::new(AT_ONCE);
         let inspections = ours.map(|(seen, rule)| async {
             // Who is known already may be in somebody's hands: its probes watch over its identity.
             match before.iter().find(|known| known.subject.address == seen.address) {
                 Some(known) => (seen.address.device_name(), Ok(Arc::clone(known))),
-                None => self.inspect(seen.address, rule).await,
+                None => {
+                    let _turn = turns.acquire().await;
+                    self.inspect(seen.address, rule).await
+                }
             }
         });
         let known = futures_util::future::join_all(inspections).await;
@@ -251,7 +272,7 @@ fn known(address: PciAddress, rule: &DeviceRule, inspection: &Inspection) -> Kno
         memory: wanted.iter().filter_map(memory).sum(),
         bars: wanted,
     };
-    Known { subject, unsupported }
+    Known { subject, inspection: inspection.clone(), product: None, unsupported }
 }
 
 /// NVIDIA, AMD and Intel: a GPU's memory is far larger than what its BARs show (`reference/hardware.md` 1.10).

@@ -7,6 +7,7 @@ pub mod bar;
 pub mod config_space;
 pub mod driver;
 pub mod link;
+pub mod place;
 pub mod reset;
 pub mod sysfs;
 

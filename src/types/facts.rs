@@ -34,6 +34,10 @@ pub struct Inspection {
     pub reset_methods: Vec<String>,
     /// Memory BARs.
     pub bars: Vec<BarView>,
+    /// The NUMA node next to it, where the firmware names one.
+    pub numa_node: Option<u32>,
+    /// The root complex above it, `pci<domain>:<bus>`.
+    pub pcie_root: Option<String>,
 }
 
 /// A memory BAR.
