@@ -56,20 +56,25 @@ pub enum KubeletError {
 }
 
 impl Kubelet {
-    /// Waits for a driver's registration socket, asks it who it is, and tells it that it is registered.
+    /// Waits for a driver's registration socket, asks it who it is, and tells it that it is registered. A socket that
+    /// takes no connection yet is dialed again, as the kubelet does.
     ///
     /// # Errors
     /// No socket, or a call that a kubelet would give up on.
     pub async fn register(registry: &Path, patience: Duration) -> Result<Self, KubeletError> {
         let deadline = Deadline::after(patience);
-        let socket = loop {
-            match find(registry) {
-                Some(socket) => break socket,
-                None if deadline.left().is_zero() => return Err(KubeletError::NoSocket(registry.to_owned())),
-                None => tokio::time::sleep(Duration::from_millis(2)).await,
+        let channel = loop {
+            let dialed = match find(registry) {
+                Some(socket) => dial(&socket, &authority(&socket)).await,
+                None => Err(KubeletError::NoSocket(registry.to_owned())),
+            };
+            match dialed {
+                Ok(channel) => break channel,
+                Err(error) if deadline.left().is_zero() => return Err(error),
+                Err(_) => tokio::time::sleep(Duration::from_millis(2)).await,
             }
         };
-        let mut registration = RegistrationClient::new(dial(&socket, &authority(&socket)).await?);
+        let mut registration = RegistrationClient::new(channel);
         let info = limited("GetInfo", GET_INFO, registration.get_info(InfoRequest {})).await?;
         let told = RegistrationStatus { plugin_registered: true, error: String::new() };
         limited("NotifyRegistrationStatus", NOTIFY, registration.notify_registration_status(told)).await?;
