@@ -62,7 +62,7 @@ impl Mirror {
     pub(super) fn put(&mut self, slice: ResourceSlice) {
         self.generation = self.generation.max(slice.spec.pool.generation);
         let known = self.slices.get(name(&slice));
-        if !known.is_some_and(|known| version(known) > version(&slice)) {
+        if known.is_none_or(|known| version(known) <= version(&slice)) {
             self.slices.insert(name(&slice).to_owned(), slice);
         }
     }

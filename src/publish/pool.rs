@@ -58,7 +58,11 @@ impl Pool {
         let stays = |slice: &&ResourceSlice| wanted.iter().any(|want| same(want, slice));
         let settled =
             stored.values().filter(pool).filter(|slice| generation(slice) == highest).all(|s| stays(&s));
-        if settled || changes.len() <= 1 { changes } else { self::changes(&wanted, stored, highest + 1) }
+        if settled || changes.len() <= 1 {
+            changes
+        } else {
+            self::changes(&wanted, stored, highest.saturating_add(1))
+        }
     }
 
     /// The slices of these devices, their generation still open; no devices are one empty slice.

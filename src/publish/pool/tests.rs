@@ -112,22 +112,20 @@ fn half_a_plan_is_finished() {
 fn foreign_content_is_put_right_and_strays_go() {
     let mut server = Server::with(&devices(2));
     let ours = "node-a-cleanslate.dev-00";
-    let spoil: [fn(&mut ResourceSlice); 8] = [
-        |slice| slice.spec.skip_node_operations = Some(vec!["*".to_owned()]),
-        |slice| slice.spec.all_nodes = Some(true),
-        |slice| slice.spec.pool.resource_slice_count = 2,
-        |slice| {
-            slice.spec.devices.iter_mut().flatten().for_each(|d| d.allow_multiple_allocations = Some(true))
-        },
-        |slice| slice.spec.devices.iter_mut().flatten().for_each(|d| d.binding_conditions = Some(Vec::new())),
-        |slice| slice.spec.devices = None,
-        |slice| slice.metadata.owner_references = None,
-        |slice| {
-            let lie =
-                DeviceAttribute { string: Some("0000:00:00.0".to_owned()), ..DeviceAttribute::default() };
-            let lies = BTreeMap::from([("resource.kubernetes.io/pciBusID".to_owned(), lie)]);
-            slice.spec.devices.iter_mut().flatten().for_each(|d| d.attributes = Some(lies.clone()));
-        },
+    fn each(slice: &mut ResourceSlice, change: impl Fn(&mut Device)) {
+        slice.spec.devices.iter_mut().flatten().for_each(change);
+    }
+    let lie = DeviceAttribute { string: Some("0000:00:00.0".to_owned()), ..DeviceAttribute::default() };
+    let lies = BTreeMap::from([("resource.kubernetes.io/pciBusID".to_owned(), lie)]);
+    let spoil: [&dyn Fn(&mut ResourceSlice); 8] = [
+        &|slice| slice.spec.skip_node_operations = Some(vec!["*".to_owned()]),
+        &|slice| slice.spec.all_nodes = Some(true),
+        &|slice| slice.spec.pool.resource_slice_count = 2,
+        &|slice| each(slice, |device| device.allow_multiple_allocations = Some(true)),
+        &|slice| each(slice, |device| device.binding_conditions = Some(Vec::new())),
+        &|slice| each(slice, |device| device.attributes = Some(lies.clone())),
+        &|slice| slice.spec.devices = None,
+        &|slice| slice.metadata.owner_references = None,
     ];
     for spoil in spoil {
         spoil(server.stored.get_mut(ours).unwrap());

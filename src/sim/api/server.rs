@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, Stream};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, StreamBody};
+use http_body_util::{BodyExt as _, Collected, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -62,7 +62,7 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Bo
         Ok(route) => route,
         Err(refusal) => return respond(refusal.code, &refusal.status()),
     };
-    let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = request.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default();
     let scripted = (route.kind == Kind::Slices).then(|| shared.scripted(route.verb)).flatten();
     let done = match scripted {
         Some(code) => Err(Refusal::scripted(code)),
@@ -158,7 +158,7 @@ impl Watching {
     fn event(&mut self) -> Option<Value> {
         let (kind, space) = (self.route.kind, self.route.namespace.as_deref());
         let event =
-            self.shared.objects().after(self.version, kind, space, &self.fields).map(|event| event.cloned());
+            self.shared.objects().after(self.version, kind, space, &self.fields).map(Option::<&_>::cloned);
         match event {
             Ok(event) => {
                 let event = event?;

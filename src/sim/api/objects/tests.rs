@@ -36,8 +36,8 @@ fn versions_rise_and_stale_writes_conflict() {
 
 #[test]
 fn a_dry_run_says_what_would_be_and_stores_nothing() {
-    let mut objects = Objects::default();
-    objects.features = Features { taints: false, effect_none: false };
+    let features = Features { taints: false, effect_none: false };
+    let mut objects = Objects { features, ..Objects::default() };
     let answer = objects.create(&key("a"), slice("a", &tainted("NoSchedule")), true).unwrap();
     assert!(answer["spec"]["devices"][0]["taints"].is_null());
     assert_eq!((objects.get(&key("a")).unwrap_err().code, objects.version), (404, 0));
