@@ -7,6 +7,7 @@
 
 pub mod allocation;
 pub mod fetch;
+pub mod parameters;
 mod prepare;
 mod queue;
 mod unprepare;

@@ -8,6 +8,7 @@ mod identity;
 mod policy;
 mod reason;
 mod receipt;
+mod requirements;
 mod roots;
 mod token;
 
@@ -19,5 +20,6 @@ pub use identity::Identity;
 pub use policy::{Deadlines, DeviceRule, MatchRule, Policy, ReleasePolicy, ScrubRule, StepName};
 pub use reason::{Class, Fault, Reason};
 pub use receipt::{Mode, Receipt, StepTime};
+pub use requirements::{Offer, Onchip, Requirements};
 pub use roots::Roots;
 pub use token::Token;

@@ -9,7 +9,7 @@ use crate::inventory::Known;
 use crate::ledger::{Lease, LeaseError, Proved, Wanted};
 use crate::proof::verdict::Verdict;
 use crate::proof::{Patience, Unproved, prove};
-use crate::types::{Claim, Deadline, Reason};
+use crate::types::{Claim, Deadline, Reason, Requirements};
 use crate::worker::Worker;
 
 pub(super) struct Job {
@@ -66,11 +66,20 @@ impl Job {
     /// The claim's devices as this node knows them.
     async fn devices(&self) -> Result<Vec<Arc<Known>>, Refusal> {
         let mut devices = Vec::new();
-        for allocated in &self.claim.allocation.devices {
+        let asked = self.claim.allocation.devices.iter().zip(&self.claim.requirements);
+        for (allocated, requirements) in asked {
             let found = self.claims.inventory.find(&allocated.device, self.deadline).await;
             let known = found.map_err(|error| Refusal(error.to_string()))?;
             if let Some(why) = &known.unsupported {
                 return Err(Refusal(format!("device {} is never granted as it is: {why}", allocated.device)));
+            }
+            let policy =
+                Requirements { minimum_mode: known.subject.rule.minimum_mode, ..Requirements::default() };
+            if let Some(gap) = requirements.join(policy).gap(known.subject.offer()) {
+                return Err(Refusal(format!(
+                    "device {} cannot be cleaned as asked: {gap}",
+                    allocated.device
+                )));
             }
             devices.push(known);
         }

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::*;
 use crate::types::{
-    AllocatedDevice, Allocation, Claim, Counts, Fact, Mode, Probe, Receipt, Reset, Scrub, ScrubPass,
+    AllocatedDevice, Allocation, Claim, Counts, Fact, Mode, Probe, Receipt, Requirements, Reset, Scrub,
+    ScrubPass,
 };
 
 const BOOT: &str = "boot-x";
@@ -23,7 +24,11 @@ fn d0() -> PciAddress {
 fn claim(uid: &str) -> Claim {
     let uid: ClaimUid = uid.to_owned().try_into().unwrap();
     let reference = ClaimRef { namespace: "ns".to_owned(), name: uid.to_string(), uid };
-    Claim { reference, allocation: Allocation { timestamp: None, devices: vec![allocated()] } }
+    Claim {
+        reference,
+        allocation: Allocation { timestamp: None, devices: vec![allocated()] },
+        requirements: vec![Requirements::default()],
+    }
 }
 
 fn allocated() -> AllocatedDevice {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::PciAddress;
+use super::{Mode, PciAddress};
 
 /// A step of a worker; each has a deadline of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -65,6 +65,8 @@ pub struct DeviceRule {
     pub reset_method: String,
     /// Deadlines that differ from the defaults.
     pub deadlines: Deadlines,
+    /// How the memory must be verified at least, whatever a claim asks.
+    pub minimum_mode: Mode,
 }
 
 /// Which devices a rule is about.
