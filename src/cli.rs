@@ -52,10 +52,16 @@ enum Command {
 #[derive(Clone, Debug, Args)]
 struct DaemonArgs {
     /// The daemon's run folder, which holds its control socket
-    #[arg(long, value_name = "DIR", default_value = "/run/cleanslate", env = "CLEANSLATE_RUN")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/run/cleanslate",
+        env = "CLEANSLATE_RUN",
+        global = true
+    )]
     run: PathBuf,
     /// How to print
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_enum, default_value_t, global = true)]
     output: Output,
 }
 
