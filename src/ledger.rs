@@ -48,6 +48,10 @@ struct State {
     releasing: BTreeMap<String, BTreeSet<Identity>>,
     /// What a working device's worker is doing, for people.
     steps: BTreeMap<Identity, (StepName, std::time::Instant)>,
+    /// When a granted device was last looked at and found well.
+    checked: BTreeMap<Identity, jiff::Timestamp>,
+    /// When the loop that looks after devices last went round.
+    maintained: Option<jiff::Timestamp>,
     /// Durable changes that failed; tried again, in their order.
     owed: Vec<Change>,
     /// Records that could not be read.
@@ -226,6 +230,7 @@ impl State {
         *device = device.on(event)?;
         if device.holder == device::Holder::Free {
             self.steps.remove(identity);
+            self.checked.remove(identity);
         }
         Ok(())
     }

@@ -133,6 +133,11 @@ impl Device {
         self.quarantine.is_none() && self.proof.is_some()
     }
 
+    /// Whether a pod may be using it.
+    pub(super) fn is_granted(&self) -> bool {
+        matches!(self.holder, Holder::Held { phase: Phase::Granted, .. })
+    }
+
     /// Whether it is dirty and nobody works on it.
     pub(super) fn wants_cleaning(&self) -> Option<&Cause> {
         match &self.holder {
