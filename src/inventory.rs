@@ -9,8 +9,10 @@ use tokio::sync::{Mutex, watch};
 use crate::ledger::Ledger;
 use crate::proof::Subject;
 use crate::proof::verdict::{Verdict, of_end};
-use crate::types::{Deadline, DeviceRule, Identity, Inspection, PciAddress, Policy, ScrubRule, StepName};
-use crate::worker::{Bench, Command, Expected, Outcome, Report, Seen, SeenIds};
+use crate::types::{
+    Deadline, Decision, DeviceRule, Identity, Inspection, PciAddress, Policy, ScrubRule, StepName,
+};
+use crate::worker::{Bench, Command, Expected, Outcome, Report, Seen};
 
 /// How long the list of functions may take.
 const SCAN: Duration = Duration::from_secs(10);
@@ -171,11 +173,14 @@ impl Inventory {
 
     fn rule_for(&self, seen: &Seen) -> Option<&DeviceRule> {
         match &seen.ids {
-            Ok(SeenIds { vendor, device, class }) => self
-                .policy
-                .devices
-                .iter()
-                .find(|rule| rule.matches.covers(*vendor, *device, *class, seen.address)),
+            Ok(ids) => match self.policy.decide(seen.address, ids) {
+                Decision::Ours(rule) => self.policy.devices.get(rule),
+                Decision::Protected(_, what) => {
+                    tracing::warn!(device = %seen.address, "the policy matches {what}; it is not ours without a rule that names it");
+                    None
+                }
+                Decision::Foreign(_) => None,
+            },
             Err(why) => {
                 tracing::warn!(device = %seen.address, %why, "a function's ids cannot be read; it is not ours");
                 None
