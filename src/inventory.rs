@@ -1,5 +1,7 @@
 //! Which devices there are on this node, and which of them are ours.
 
+pub mod names;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::quarantine::print_json;
 use super::{Output, fail};
 use crate::config;
+use crate::inventory::names;
 use crate::types::{Deadline, Decision, Ids, PciAddress, Policy, Roots};
 use crate::worker::{Bench, Command as Order, Outcome, Report, Seen};
 
@@ -124,7 +125,10 @@ fn line(policy: &Policy, seen: &Seen) -> serde_json::Value {
 }
 
 fn words(policy: &Policy, address: PciAddress, ids: &Ids) -> (bool, String) {
-    let what = format!("{:04x}:{:04x} class {:06x}", ids.vendor, ids.device, ids.class);
+    let names = [names::vendor(ids.vendor), names::product(ids.vendor, ids.device)];
+    let name = names.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let name = if name.is_empty() { "no known model".to_owned() } else { name };
+    let what = format!("{:04x}:{:04x} class {:06x} ({name})", ids.vendor, ids.device, ids.class);
     match policy.decide(address, ids) {
         Decision::Ours(rule) => (true, format!("ours: {what} matches devices[{rule}]")),
         Decision::Protected(rule, protected) => (
