@@ -9,4 +9,6 @@ mod node;
 
 mod claims;
 mod crash;
+mod hang;
 mod quarantine;
+mod reboot;
