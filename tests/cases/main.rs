@@ -9,6 +9,8 @@ mod node;
 
 mod claims;
 mod crash;
+mod faults;
 mod hang;
+mod holders;
 mod quarantine;
 mod reboot;
