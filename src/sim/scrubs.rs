@@ -46,9 +46,10 @@ impl Scrubs {
             None => {}
             Some(Session { look: Some(look), over: true }) => {
                 self.settled += self.completed_by(&look);
-                // What an unseen one left is not known, so this one may differ from all of it.
-                let unknown = self.unseen > 0;
-                self.filled = !look.zero && (unknown || differs_everywhere(&self.before, &look.content));
+                // An unseen session may have been the fill, and this one the zeros with the planted errors in them,
+                // which differ from what was there before the fill in a few words only.
+                self.filled =
+                    !look.zero && (self.unseen > 0 || differs_everywhere(&self.before, &look.content));
                 self.before = look.content;
                 self.unseen = 0;
             }
@@ -144,6 +145,20 @@ mod tests {
                 assert_eq!(scrubs.count(), u32::from(pattern), "{unseen:b}");
             }
         }
+    }
+
+    #[test]
+    fn an_unseen_fill_counts_where_only_planted_errors_differ_from_before() {
+        let mut planted = vec![0; 4096];
+        planted[0] = 1;
+        let mut scrubs = Scrubs::over(vec![0; 4096]);
+        scrubs.begin();
+        scrubs.begin();
+        scrubs.look(planted, true);
+        assert_eq!(scrubs.count(), 0);
+        scrubs.begin();
+        scrubs.look(vec![0; 4096], true);
+        assert_eq!(scrubs.count(), 1);
     }
 
     #[test]

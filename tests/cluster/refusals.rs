@@ -3,9 +3,7 @@
 use serde_json::json;
 
 use crate::node::node;
-use crate::tenant::{DEVICE, Tenant};
-
-const REFUSED: &str = "Failed to prepare dynamic resources";
+use crate::tenant::{DEVICE, REFUSED, Tenant};
 
 #[test]
 fn claim_of_another_nodes_pool_is_refused() {
