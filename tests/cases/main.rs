@@ -13,4 +13,5 @@ mod faults;
 mod hang;
 mod holders;
 mod quarantine;
+mod queue;
 mod reboot;
