@@ -7,6 +7,7 @@
 #[path = "../common/node.rs"]
 mod node;
 
+mod bad_input;
 mod claims;
 mod crash;
 mod faults;
