@@ -44,7 +44,7 @@ async fn bad_input_each_claim_is_refused_for_what_is_wrong_with_it() {
     for damage in ["", "{", "kind: ResourceClaim\nmetadata: [", "\0\0"] {
         write(&node.path("claims/x.json"), damage);
         let words = node.refused("x").await;
-        assert!(words.contains("tests/x") && words.contains("x.json"), "{words}");
+        assert!(words.contains("tests/x") && words.contains("x.json"), "{damage:?}: {words}");
     }
     std::fs::remove_file(node.path("claims/x.json")).unwrap();
     let words = node.refused("x").await;
