@@ -149,13 +149,14 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AppErr
     let sockets = Sockets::new(&options.registry, &options.plugins, &driver, options.pod_uid.as_deref())?;
     let service = sockets.bind_service()?;
     let control = Socket::bind(&control::path(&options.run))?;
+    let found_by = sockets.bind_registration()?;
     claims.rebuild_derived(&recovered.granted)?;
     let mut serving = Box::pin(plugin::serve(&service, Arc::clone(&claims), stop.child_token(), DRAIN));
-    // Polled once before the registration socket appears, so that the kubelet never finds us unready.
+    // Polled once before registration is served, so that the kubelet never finds us unready.
     if let Poll::Ready(ended) = futures_util::poll!(&mut serving) {
         ended?;
     }
-    let mut registration = registration::serve(sockets.bind_registration()?, &driver, sockets.service())?;
+    let mut registration = registration::serve(found_by, &driver, sockets.service())?;
     let reporter = Reporter {
         node: node.clone(),
         driver: driver.clone(),

@@ -215,8 +215,9 @@ impl Inventory {
         };
         let identity = self.ledger.at(address).unwrap_or_else(|| Identity::from_address(address));
         let _ = self.ledger.found(&identity, address).await;
-        let _ = self.ledger.quarantine(&identity, reason, evidence.clone(), None).await;
-        evidence
+        let words = format!("{evidence}; it is in quarantine: {reason} ({})", reason.class());
+        let _ = self.ledger.quarantine(&identity, reason, evidence, None).await;
+        words
     }
 }
 

@@ -94,11 +94,20 @@ impl Job {
             address: known.subject.address,
         });
         let wanted: Vec<_> = wanted.collect();
-        let mut changes = self.claims.ledger.watch();
+        let (ledger, uid) = (&self.claims.ledger, &self.claim.reference.uid);
+        let mut changes = ledger.watch();
         loop {
             changes.mark_unchanged();
-            match self.claims.ledger.lease(&self.claim, &wanted).await {
-                Ok(leases) => return Ok(leases),
+            if self.claims.queue.is_stopping(uid) {
+                return Err(Refusal("the claim was released while it waited for its devices".to_owned()));
+            }
+            match ledger.lease(&self.claim, &wanted).await {
+                Ok(leases) => {
+                    if self.claims.queue.is_stopping(uid) {
+                        ledger.stop(uid);
+                    }
+                    return Ok(leases);
+                }
                 Err(busy @ LeaseError::Busy { .. }) => {
                     let changed = tokio::time::timeout_at(self.deadline.at().into(), changes.changed()).await;
                     if changed.is_err() {

@@ -139,7 +139,7 @@ async fn answer_each<T, E: Display, F: Future<Output = Result<T, E>>>(
                 Err(problem) => Err(problem),
             };
             if let Err(problem) = &answer {
-                warn!(call, %problem, "claim refused");
+                warn!(call, %uid, %problem, "claim refused");
             }
             (uid, answer)
         }

@@ -126,6 +126,27 @@ mod tests {
         assert_eq!(counts([Some(1), None, Some(2), Some(0)])[2..], [1, 2]);
     }
 
+    /// Pattern, zeros with planted errors, the errors mended: as `steps::scrub` does it.
+    #[test]
+    fn three_sessions_are_one_whichever_of_them_are_seen() {
+        let mut planted = vec![0; 4096];
+        planted[1000] = 9;
+        for unseen in 0..16 {
+            let mut scrubs = Scrubs::over(vec![0; 4096]);
+            for (round, pattern) in [(0, 1_u8), (1, 2)] {
+                for (place, content) in
+                    [vec![pattern; 4096], planted.clone(), vec![0; 4096]].into_iter().enumerate()
+                {
+                    scrubs.begin();
+                    if place == 2 || unseen >> (2 * round + place) & 1 == 0 {
+                        scrubs.look(content, true);
+                    }
+                }
+                assert_eq!(scrubs.count(), u32::from(pattern), "{unseen:b}");
+            }
+        }
+    }
+
     #[test]
     fn an_unseen_fill_counts_where_only_planted_errors_differ_from_before() {
         let mut planted = vec![0; 4096];
