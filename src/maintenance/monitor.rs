@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::Maintenance;
 use crate::inventory::Known;
 use crate::proof::verdict::{Stage, Verdict, of_end, of_probe};
-use crate::types::{Baseline, Deadline, Identity, StepName};
+use crate::types::{Baseline, Deadline, Identity, Reason, StepName};
 use crate::worker::{Command, Outcome, Report};
 
 /// Between two looks at a device in use.
@@ -65,6 +65,9 @@ async fn look(maintenance: &Maintenance, known: &Known, baseline: Option<&Baseli
     match verdict {
         Verdict { device: Some((reason, evidence)), .. } => {
             tracing::error!(device = %subject.address, %reason, %evidence, "a device in use went bad");
+            if reason == Reason::IdentityChanged {
+                maintenance.inventory.forget(subject.address);
+            }
             // What cannot be written is owed; memory is right meanwhile.
             let _ = maintenance.ledger.quarantine(&subject.identity, reason, evidence, None).await;
         }
