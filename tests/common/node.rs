@@ -47,6 +47,7 @@ pub(crate) fn name(device: usize) -> String {
 /// A node; devices go by their number.
 pub(crate) struct Node {
     pub(crate) policy: Policy,
+    pub(crate) pod_uid: Option<String>,
     daemon: Option<Daemon>,
     kubelet: Option<Kubelet>,
     pub(crate) twin: Folder,
@@ -81,7 +82,7 @@ impl Node {
         };
         let specs = devices.iter().enumerate().map(spec).collect();
         let twin = Folder::create(&folder.path().join("twin"), specs).unwrap();
-        Self { policy, daemon: None, kubelet: None, twin, folder }
+        Self { policy, pod_uid: None, daemon: None, kubelet: None, twin, folder }
     }
 
     pub(crate) fn path(&self, part: &str) -> PathBuf {
@@ -105,7 +106,33 @@ impl Node {
         for part in FOLDERS {
             arguments.extend([format!("--{part}"), self.path(part).display().to_string()]);
         }
+        for uid in self.pod_uid.iter() {
+            arguments.extend(["--pod-uid".to_owned(), uid.clone()]);
+        }
         arguments
+    }
+
+    /// Starts another daemon, with some arguments replaced, that must end by itself: its exit code and its words.
+    pub(crate) async fn run_to_its_end(&self, replaced: &[(&str, &Path)]) -> (Option<i32>, String) {
+        if self.daemon.is_none() {
+            write(&self.path("policy.yaml"), &self.policy.text());
+        }
+        let mut arguments = self.arguments();
+        for (flag, path) in replaced {
+            let place = arguments.iter().position(|argument| argument == flag).unwrap();
+            arguments[place + 1] = path.display().to_string();
+        }
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut daemon = Daemon::start(&arguments, log.path());
+        let begun = Instant::now();
+        loop {
+            let words = || fs::read_to_string(log.path()).unwrap();
+            if let Some(status) = daemon.ended() {
+                return (status.code(), words());
+            }
+            assert!(begun.elapsed() < PATIENCE, "it goes on with {replaced:?}: {}", words());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Starts the daemon under the present policy and lets the kubelet find it.
