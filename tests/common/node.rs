@@ -141,15 +141,13 @@ impl Node {
         let mut daemon = Daemon::start(&self.arguments(), &self.path("daemon.log"));
         let begun = Instant::now();
         self.kubelet = loop {
-            // A killed daemon leaves a socket that nobody answers until its successor clears it away.
-            let found = Kubelet::register(&self.path("registry"), Duration::from_millis(20)).await;
+            let found = Kubelet::register(&self.path("registry"), Duration::from_millis(200)).await;
             if let Ok(kubelet) = found {
                 break Some(kubelet);
             }
             let ended = daemon.ended();
             let waits = ended.is_none() && begun.elapsed() < PATIENCE;
             assert!(waits, "it does not register: {found:?} {ended:?}\n{}", self.told());
-            tokio::time::sleep(Duration::from_millis(5)).await;
         };
         self.daemon = Some(daemon);
     }
