@@ -282,11 +282,11 @@ impl Node {
         assert_eq!(answers.remove(&claim.uid).unwrap().error, "");
     }
 
-    /// Prepared and unprepared by a daemon that may die meanwhile.
-    pub(crate) async fn used_by(&self, name: &str) {
+    /// Prepared and unprepared by a daemon that may be shot meanwhile; whoever asks finds out from the records.
+    pub(crate) async fn used_by(&self, name: &str, killer: &mut Killer) {
         let kubelet = self.kubelet();
-        if kubelet.prepare(vec![reference(name)]).await.is_ok() {
-            // Killed or not, whoever asks finds out from the records.
+        let prepared = kubelet.prepare(vec![reference(name)]).await.is_ok();
+        if prepared && !killer.has_shot() {
             let _ = kubelet.unprepare(vec![reference(name)]).await;
         }
     }
