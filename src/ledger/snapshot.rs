@@ -86,7 +86,7 @@ impl Ledger {
             devices,
             claims: state.claims.values().map(|entry| claim(&entry.record)).collect(),
             damaged: state.damaged.clone(),
-            unwritten: state.owed.len(),
+            unwritten: self.store.unwritten(),
         }
     }
 
