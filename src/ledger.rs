@@ -52,8 +52,6 @@ struct State {
     checked: BTreeMap<Identity, jiff::Timestamp>,
     /// When the loop that looks after devices last went round.
     maintained: Option<jiff::Timestamp>,
-    /// Durable changes that failed; tried again, in their order.
-    owed: Vec<Change>,
     /// Records that could not be read.
     damaged: Vec<String>,
     /// Moves of damaged records to where a person finds them.
@@ -184,8 +182,7 @@ impl Ledger {
     /// # Errors
     /// The disk still refuses.
     pub async fn settle(&self) -> Result<(), StoreError> {
-        let owed = std::mem::take(&mut self.lock().owed);
-        self.write_or_owe(owed).await
+        self.write_or_owe(Vec::new()).await
     }
 
     /// Keeps what a proof counted, for later ones to be held against; it reaches the disk with the device's next
@@ -199,13 +196,12 @@ impl Ledger {
     }
 
     async fn write_or_owe(&self, changes: Vec<Change>) -> Result<(), StoreError> {
-        if changes.is_empty() {
+        if changes.is_empty() && self.store.unwritten() == 0 {
             return Ok(());
         }
-        let result = self.store.apply(changes.clone()).await;
+        let result = self.store.owe(changes).await;
         if let Err(error) = &result {
             tracing::error!(%error, "a record could not be written; it will be tried again");
-            self.lock().owed.extend(changes);
         }
         result
     }

@@ -95,7 +95,7 @@ impl Ledger {
             devices,
             claims: state.claims.values().map(|entry| claim(&entry.record)).collect(),
             damaged: state.damaged.clone(),
-            unwritten: state.owed.len(),
+            unwritten: self.store.unwritten(),
             maintained: state.maintained,
         }
     }

@@ -60,7 +60,7 @@ async fn c03_killed_in_every_step() {
         node.give(&claim(&format!("b-{device}")).on(device));
         let call = node.preparing(&format!("a-{device}"));
         node.in_step(device, step).await;
-        drop(call);
+        call.abort();
     }
     node.kill();
     let epochs = (0..steps.len()).map(|device| {
@@ -102,8 +102,9 @@ async fn c03_killed_at_every_change_on_the_disk() {
         let (a, b) = (format!("a-{change}"), format!("b-{change}"));
         node.give(&claim(&a).on(0));
         node.give(&claim(&b).on(0));
-        let killer = Killer::aim(&node.path("state"), node.daemon().pid(), change);
-        node.used_by(&a).await;
+        node.settled_or_dead().await;
+        let mut killer = Killer::aim(&node.path("state"), node.daemon().pid(), change);
+        node.used_by(&a, &mut killer).await;
         node.settled_or_dead().await;
         let seen = killer.seen();
         if seen.len() < change {

@@ -3,16 +3,22 @@
 //!
 //! A test is found by its name: `c03_…` is about case C3, `bad_input_…` about "Bad input", and so on.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::needless_range_loop, reason = "devices go by their number")]
 
 #[path = "../common/node.rs"]
 mod node;
 
 mod bad_input;
 mod claims;
+mod commands;
 mod crash;
+mod damage;
+mod demo;
+mod disk;
 mod faults;
 mod hang;
 mod holders;
 mod quarantine;
 mod queue;
 mod reboot;
+mod starts;

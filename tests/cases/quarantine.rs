@@ -116,7 +116,7 @@ async fn c02_attempts_on_a_failing_device_stop_at_the_limit() {
         if again {
             node.restart().await;
         }
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        tokio::time::sleep(Duration::from_millis(1500)).await;
         for device in 0..2 {
             assert_eq!(node.counts(device), counts[device], "restarted: {again}");
             let words = node.refused(&format!("bad-{device}")).await;

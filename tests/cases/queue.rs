@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::node::{Node, Policy, claim, claim_of, more, reference, uid, view};
 
-const SLOW: &str = "reset_ms=500";
+const SLOW: &str = "reset_ms=300";
 
 async fn slow_node() -> Node {
     let mut node = Node::lay(&[SLOW, SLOW, ""], Policy::default());

@@ -93,7 +93,7 @@ async fn c07_power_lost_while_preparing_is_cleaned_up_after() {
     node.fault(0, Some(Fault::HangReset));
     let call = node.preparing("a");
     let status = node.in_step(0, "reset").await;
-    drop(call);
+    call.abort();
     node.power_cycle();
     node.fault(0, None);
     let before = node.counts(0);

@@ -47,6 +47,7 @@ pub(crate) fn name(device: usize) -> String {
 /// A node; devices go by their number.
 pub(crate) struct Node {
     pub(crate) policy: Policy,
+    pub(crate) pod_uid: Option<String>,
     daemon: Option<Daemon>,
     kubelet: Option<Kubelet>,
     pub(crate) twin: Folder,
@@ -81,7 +82,7 @@ impl Node {
         };
         let specs = devices.iter().enumerate().map(spec).collect();
         let twin = Folder::create(&folder.path().join("twin"), specs).unwrap();
-        Self { policy, daemon: None, kubelet: None, twin, folder }
+        Self { policy, pod_uid: None, daemon: None, kubelet: None, twin, folder }
     }
 
     pub(crate) fn path(&self, part: &str) -> PathBuf {
@@ -105,7 +106,33 @@ impl Node {
         for part in FOLDERS {
             arguments.extend([format!("--{part}"), self.path(part).display().to_string()]);
         }
+        for uid in self.pod_uid.iter() {
+            arguments.extend(["--pod-uid".to_owned(), uid.clone()]);
+        }
         arguments
+    }
+
+    /// Starts another daemon, with some arguments replaced, that must end by itself: its exit code and its words.
+    pub(crate) async fn run_to_its_end(&self, replaced: &[(&str, &Path)]) -> (Option<i32>, String) {
+        if self.daemon.is_none() {
+            write(&self.path("policy.yaml"), &self.policy.text());
+        }
+        let mut arguments = self.arguments();
+        for (flag, path) in replaced {
+            let place = arguments.iter().position(|argument| argument == flag).unwrap();
+            arguments[place + 1] = path.display().to_string();
+        }
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut daemon = Daemon::start(&arguments, log.path());
+        let begun = Instant::now();
+        loop {
+            let words = || fs::read_to_string(log.path()).unwrap();
+            if let Some(status) = daemon.ended() {
+                return (status.code(), words());
+            }
+            assert!(begun.elapsed() < PATIENCE, "it goes on with {replaced:?}: {}", words());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Starts the daemon under the present policy and lets the kubelet find it.
@@ -114,15 +141,13 @@ impl Node {
         let mut daemon = Daemon::start(&self.arguments(), &self.path("daemon.log"));
         let begun = Instant::now();
         self.kubelet = loop {
-            // A killed daemon leaves a socket that nobody answers until its successor clears it away.
-            let found = Kubelet::register(&self.path("registry"), Duration::from_millis(20)).await;
+            let found = Kubelet::register(&self.path("registry"), Duration::from_millis(200)).await;
             if let Ok(kubelet) = found {
                 break Some(kubelet);
             }
             let ended = daemon.ended();
             let waits = ended.is_none() && begun.elapsed() < PATIENCE;
             assert!(waits, "it does not register: {found:?} {ended:?}\n{}", self.told());
-            tokio::time::sleep(Duration::from_millis(5)).await;
         };
         self.daemon = Some(daemon);
     }
@@ -257,11 +282,11 @@ impl Node {
         assert_eq!(answers.remove(&claim.uid).unwrap().error, "");
     }
 
-    /// Prepared and unprepared by a daemon that may die meanwhile.
-    pub(crate) async fn used_by(&self, name: &str) {
+    /// Prepared and unprepared by a daemon that may be shot meanwhile; whoever asks finds out from the records.
+    pub(crate) async fn used_by(&self, name: &str, killer: &mut Killer) {
         let kubelet = self.kubelet();
-        if kubelet.prepare(vec![reference(name)]).await.is_ok() {
-            // Killed or not, whoever asks finds out from the records.
+        let prepared = kubelet.prepare(vec![reference(name)]).await.is_ok();
+        if prepared && !killer.has_shot() {
             let _ = kubelet.unprepare(vec![reference(name)]).await;
         }
     }

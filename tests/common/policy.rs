@@ -44,7 +44,7 @@ impl Policy {
         self
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         if let Some(text) = &self.whole {
             return text.clone();
         }
