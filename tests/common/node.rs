@@ -180,9 +180,9 @@ impl Node {
         daemon::end_lock_holders(&self.path("run"));
         for part in ["run", "cdi"] {
             // A worker that was about to take a lock may make its file meanwhile.
-            while fs::remove_dir_all(self.path(part)).is_err_and(|e| e.kind() == ErrorKind::DirectoryNotEmpty)
-            {
-            }
+            while fs::remove_dir_all(self.path(part))
+                .is_err_and(|e| e.kind() == io::ErrorKind::DirectoryNotEmpty)
+            {}
             fs::create_dir(self.path(part)).unwrap();
         }
         self.twin.reboot().unwrap();
