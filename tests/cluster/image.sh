@@ -25,7 +25,7 @@ if ! podman image exists "$base"; then
         { tail -20 "$work/debootstrap.log" >&2; exit 1; }
     rm -rf "$work"/base/var/{cache/apt,lib/apt/lists}
     tar -C "$work/base" -cf "$work/base.tar" .
-    podman import "$work/base.tar" "$base"
+    podman import --quiet "$work/base.tar" "$base"
 fi
 
 build --tag localhost/cleanslate:dev .

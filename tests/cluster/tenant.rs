@@ -13,7 +13,7 @@ const DRIVER: &str = "cleanslate.dev";
 /// A namespace of a test's own, gone with it.
 pub(crate) struct Tenant<'a> {
     node: &'a Node,
-    pub(crate) name: &'static str,
+    name: &'static str,
 }
 
 impl<'a> Tenant<'a> {
