@@ -154,38 +154,33 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AppErr
         policy: Arc::clone(&policy),
         queue: Queue::default(),
     });
-    claims.rebuild_derived(&recovered.granted)?;
-
-    let maintenance = Arc::new(Maintenance {
-        ledger: Arc::clone(&ledger),
-        inventory: Arc::clone(&inventory),
-        bench,
-        policy,
-    });
-    let working = tokio::spawn(maintenance.run(stop.child_token()));
-
+    // All sockets are ours before anything is touched: a daemon that should not run here leaves no trace.
     let sockets = Sockets::new(&options.registry, &options.plugins, &driver, options.pod_uid.as_deref())?;
     let service = sockets.bind_service()?;
+    let control = Socket::bind(&control::path(&options.run))?;
+    let found_by = sockets.bind_registration()?;
+    claims.rebuild_derived(&recovered.granted)?;
     let mut serving = Box::pin(plugin::serve(&service, Arc::clone(&claims), stop.child_token(), DRAIN));
-    // Polled once before the registration socket appears, so that the kubelet never finds us unready.
+    // Polled once before registration is served, so that the kubelet never finds us unready.
     if let Poll::Ready(ended) = futures_util::poll!(&mut serving) {
         ended?;
     }
-    let mut registration = registration::serve(sockets.bind_registration()?, &driver, sockets.service())?;
+    let mut registration = registration::serve(found_by, &driver, sockets.service())?;
     let reporter = Reporter {
         node: node.clone(),
         driver: driver.clone(),
         simulated,
         ledger: Arc::clone(&ledger),
-        inventory,
+        inventory: Arc::clone(&inventory),
         registration: registration.verdict(),
         publish: publisher.as_ref().map(Publisher::view),
     };
     // Not ended by `stop`: what is found against a device in a last prepare still has to be seen.
     let published = CancellationToken::new();
     let publishing = publisher.map(|publisher| tokio::spawn(publisher.run(published.clone())));
-    let control = Socket::bind(&control::path(&options.run))?;
     let commands = tokio::spawn(answer_commands(control, reporter, stop.child_token()));
+    let maintenance = Arc::new(Maintenance { ledger, inventory, bench, policy });
+    let working = tokio::spawn(maintenance.run(stop.child_token()));
     tracing::info!(%node, %driver, socket = %sockets.service().display(), "ready");
 
     let ended = tokio::select! {

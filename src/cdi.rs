@@ -6,6 +6,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
@@ -64,6 +65,9 @@ pub fn write(dir: &Path, spec: &Spec) -> Result<(), CdiError> {
         let path = path.to_owned();
         move |source| CdiError { action, path, source }
     };
+    // Two calls may repeat the answer of one claim at once, and its draft has one name.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     fs::create_dir_all(dir).map_err(failed("make the CDI folder", dir))?;
     let path = file_of(dir, &spec.claim);
     let temp = temp_of(dir, &spec.claim);
@@ -240,6 +244,17 @@ mod tests {
         other_order.devices.reverse();
         write(dir.path(), &other_order).unwrap();
         assert_eq!(fs::read(&path).unwrap(), first);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn writers_of_one_claim_do_not_meet() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..100).for_each(|_| write(dir.path(), &spec()).unwrap()));
+            }
+        });
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 

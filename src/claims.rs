@@ -7,6 +7,7 @@
 
 pub mod allocation;
 pub mod fetch;
+pub mod parameters;
 mod prepare;
 mod queue;
 mod unprepare;
@@ -105,6 +106,8 @@ impl Claims {
     pub async fn unprepare(self: &Arc<Self>, reference: &ClaimRef) -> Result<(), Refusal> {
         let deadline = Deadline::after(ANSWER);
         let uid = reference.uid.clone();
+        // In this order: a lease that is taken in between sees the first, one taken before it the second.
+        self.queue.stop(&uid);
         self.ledger.stop(&uid);
         let job = unprepare::Job { claims: Arc::clone(self), claim: reference.clone() };
         let done =

@@ -1,6 +1,7 @@
 //! The command line: what operators and the DaemonSet call.
 
 mod demo;
+mod policy;
 mod quarantine;
 mod run;
 mod status;
@@ -43,6 +44,8 @@ enum Command {
     Status(status::StatusArgs),
     /// List devices in quarantine, or release one
     Quarantine(quarantine::QuarantineArgs),
+    /// Check a policy file, or explain what it makes of this node's devices
+    Policy(policy::PolicyArgs),
     /// Do what can hang, for a daemon that survives it (started by the daemon only)
     #[command(hide = true)]
     Worker,
@@ -52,10 +55,16 @@ enum Command {
 #[derive(Clone, Debug, Args)]
 struct DaemonArgs {
     /// The daemon's run folder, which holds its control socket
-    #[arg(long, value_name = "DIR", default_value = "/run/cleanslate", env = "CLEANSLATE_RUN")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/run/cleanslate",
+        env = "CLEANSLATE_RUN",
+        global = true
+    )]
     run: PathBuf,
     /// How to print
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_enum, default_value_t, global = true)]
     output: Output,
 }
 
@@ -76,6 +85,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Quarantine(args) => quarantine::run(args),
+        Command::Policy(args) => policy::run(args),
         // An error here is the end of the parent's pipe, which is how an orphan ends.
         Command::Worker => match steps::serve() {
             Ok(()) => ExitCode::SUCCESS,

@@ -1,5 +1,7 @@
 //! Which devices there are on this node, and which of them are ours.
 
+pub mod names;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +11,10 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use crate::ledger::Ledger;
 use crate::proof::Subject;
 use crate::proof::verdict::{Verdict, of_end};
-use crate::types::{Deadline, DeviceRule, Identity, Inspection, PciAddress, Policy, ScrubRule, StepName};
-use crate::worker::{Bench, Command, Expected, Outcome, Report, Seen, SeenIds};
+use crate::types::{
+    Deadline, Decision, DeviceRule, Identity, Inspection, PciAddress, Policy, ScrubRule, StepName,
+};
+use crate::worker::{Bench, Command, Expected, Outcome, Report, Seen};
 
 /// How long the list of functions may take.
 const SCAN: Duration = Duration::from_secs(10);
@@ -192,11 +196,14 @@ impl Inventory {
 
     fn rule_for(&self, seen: &Seen) -> Option<&DeviceRule> {
         match &seen.ids {
-            Ok(SeenIds { vendor, device, class }) => self
-                .policy
-                .devices
-                .iter()
-                .find(|rule| rule.matches.covers(*vendor, *device, *class, seen.address)),
+            Ok(ids) => match self.policy.decide(seen.address, ids) {
+                Decision::Ours(rule) => self.policy.devices.get(rule),
+                Decision::Protected(_, what) => {
+                    tracing::warn!(device = %seen.address, "the policy matches {what}; it is not ours without a rule that names it");
+                    None
+                }
+                Decision::Foreign(_) => None,
+            },
             Err(why) => {
                 tracing::warn!(device = %seen.address, %why, "a function's ids cannot be read; it is not ours");
                 None
@@ -229,8 +236,9 @@ impl Inventory {
         };
         let identity = self.ledger.at(address).unwrap_or_else(|| Identity::from_address(address));
         let _ = self.ledger.found(&identity, address).await;
-        let _ = self.ledger.quarantine(&identity, reason, evidence.clone(), None).await;
-        evidence
+        let words = format!("{evidence}; it is in quarantine: {reason} ({})", reason.class());
+        let _ = self.ledger.quarantine(&identity, reason, evidence, None).await;
+        words
     }
 }
 
@@ -272,7 +280,8 @@ fn known(address: PciAddress, rule: &DeviceRule, inspection: &Inspection) -> Kno
         memory: wanted.iter().filter_map(memory).sum(),
         bars: wanted,
     };
-    Known { subject, inspection: inspection.clone(), product: None, unsupported }
+    let product = names::product(*vendor, *device).map(str::to_owned);
+    Known { subject, inspection: inspection.clone(), product, unsupported }
 }
 
 /// NVIDIA, AMD and Intel: a GPU's memory is far larger than what its BARs show (`reference/hardware.md` 1.10).

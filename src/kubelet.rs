@@ -4,6 +4,7 @@
 //! for). Stopped the other way round: calls first, then registration, whose socket's removal makes the kubelet
 //! close its connection, then the service socket.
 
+pub mod health;
 pub mod plugin;
 pub mod registration;
 mod server;

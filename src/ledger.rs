@@ -50,8 +50,10 @@ struct State {
     awaited: BTreeSet<Identity>,
     /// What a working device's worker is doing, for people.
     steps: BTreeMap<Identity, (StepName, std::time::Instant)>,
-    /// Durable changes that failed; tried again, in their order.
-    owed: Vec<Change>,
+    /// When a granted device was last looked at and found well.
+    checked: BTreeMap<Identity, jiff::Timestamp>,
+    /// When the loop that looks after devices last went round.
+    maintained: Option<jiff::Timestamp>,
     /// Records that could not be read.
     damaged: Vec<String>,
     /// Moves of damaged records to where a person finds them.
@@ -182,8 +184,7 @@ impl Ledger {
     /// # Errors
     /// The disk still refuses.
     pub async fn settle(&self) -> Result<(), StoreError> {
-        let owed = std::mem::take(&mut self.lock().owed);
-        self.write_or_owe(owed).await
+        self.write_or_owe(Vec::new()).await
     }
 
     /// Keeps what a proof counted, for later ones to be held against; it reaches the disk with the device's next
@@ -197,13 +198,12 @@ impl Ledger {
     }
 
     async fn write_or_owe(&self, changes: Vec<Change>) -> Result<(), StoreError> {
-        if changes.is_empty() {
+        if changes.is_empty() && self.store.unwritten() == 0 {
             return Ok(());
         }
-        let result = self.store.apply(changes.clone()).await;
+        let result = self.store.owe(changes).await;
         if let Err(error) = &result {
             tracing::error!(%error, "a record could not be written; it will be tried again");
-            self.lock().owed.extend(changes);
         }
         result
     }
@@ -228,6 +228,7 @@ impl State {
         *device = device.on(event)?;
         if device.holder == device::Holder::Free {
             self.steps.remove(identity);
+            self.checked.remove(identity);
         }
         Ok(())
     }

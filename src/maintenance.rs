@@ -1,10 +1,13 @@
 //! What nobody asked for: first proofs, cleaning after a release or a crash, re-sanitization of quarantined
-//! devices. Each is a lease and a proof like a claim's, under an epoch of its own.
+//! devices: each a lease and a proof like a claim's, under an epoch of its own. And looks at devices in use.
+
+mod monitor;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use monitor::Monitor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -49,12 +52,16 @@ impl Maintenance {
         let mut changes = self.ledger.watch();
         self.inventory.rescan().await;
         let mut looked = Instant::now();
+        let mut monitor = Monitor::default();
+        let mut ticks = tokio::time::interval(TICK);
         while !stop.is_cancelled() {
             changes.mark_unchanged();
+            self.ledger.maintained();
             self.start_due(&agenda, &tasks);
+            monitor.go_round(&self, &tasks);
             tokio::select! {
                 _ = changes.changed() => {}
-                () = tokio::time::sleep(TICK) => {
+                _ = ticks.tick() => {
                     // What fails again is logged where it fails.
                     let _ = self.ledger.settle().await;
                     if looked.elapsed() > LOOK {

@@ -17,6 +17,8 @@ mod writer;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -68,6 +70,17 @@ pub enum Change {
     Remove(Folder, String),
 }
 
+impl Change {
+    /// Which records it is about.
+    fn records(&self) -> impl Iterator<Item = (Folder, &str)> {
+        let (first, second) = match self {
+            Self::Put(folder, name, _) | Self::Remove(folder, name) => ((*folder, name.as_str()), None),
+            Self::Move((from, name), (to, new)) => ((*from, name.as_str()), Some((*to, new.as_str()))),
+        };
+        std::iter::once(first).chain(second)
+    }
+}
+
 /// Why the store cannot be used or a change was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -113,6 +126,7 @@ pub struct Found {
 pub struct Store {
     jobs: mpsc::UnboundedSender<writer::Job>,
     root: PathBuf,
+    unwritten: Arc<AtomicUsize>,
 }
 
 /// What is on the disk at start.
@@ -149,16 +163,32 @@ impl Store {
             own: encoding::read(&root.join("store.json")),
             records: encoding::read_all(root).map_err(at(root))?,
         };
-        let jobs = writer::start(root.to_owned(), lock).map_err(at(root))?;
-        Ok((Self { jobs, root: root.to_owned() }, contents))
+        let unwritten = Arc::default();
+        let jobs = writer::start(root.to_owned(), lock, Arc::clone(&unwritten)).map_err(at(root))?;
+        Ok((Self { jobs, root: root.to_owned(), unwritten }, contents))
     }
 
     /// Makes the changes in their order, each synced before the next; stops at the first that fails.
     ///
     /// # Errors
-    /// A change failed; those before it are made. [`StoreError::Slow`]: nobody knows yet, the writer goes on.
+    /// A change failed; those before it are made. Or an earlier change of the same record is still owed. [`StoreError::Slow`]: nobody knows yet, the writer goes on.
     pub async fn apply(&self, changes: Vec<Change>) -> Result<(), StoreError> {
         self.send(writer::Work::Changes(changes)).await
+    }
+
+    /// Makes the changes in their order, now or as soon as the disk allows: no later change of the same records is
+    /// made before them. Without changes it only tries once more what is owed.
+    ///
+    /// # Errors
+    /// Something is owed. [`StoreError::Slow`]: nobody knows yet.
+    pub async fn owe(&self, changes: Vec<Change>) -> Result<(), StoreError> {
+        self.send(writer::Work::Owed(changes)).await
+    }
+
+    /// How many changes are owed.
+    #[must_use]
+    pub fn unwritten(&self) -> usize {
+        self.unwritten.load(Ordering::Relaxed)
     }
 
     /// Writes the store's own record.

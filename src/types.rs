@@ -8,6 +8,7 @@ mod identity;
 mod policy;
 mod reason;
 mod receipt;
+mod requirements;
 mod roots;
 mod token;
 
@@ -16,8 +17,11 @@ pub use allocation::{AllocatedDevice, Allocation, Claim, ClaimRef, ClaimUid, Uid
 pub use deadline::Deadline;
 pub use facts::{BarView, Baseline, Counts, Fact, HolderProcess, Inspection, Probe, Reset, Scrub, ScrubPass};
 pub use identity::Identity;
-pub use policy::{Deadlines, DeviceRule, MatchRule, Policy, ReleasePolicy, ScrubRule, StepName};
+pub use policy::{
+    Deadlines, Decision, DeviceRule, Ids, MatchRule, Policy, ReleasePolicy, ScrubRule, StepName,
+};
 pub use reason::{Class, Fault, Reason};
 pub use receipt::{Mode, Receipt, StepTime};
+pub use requirements::{Offer, Onchip, Requirements};
 pub use roots::Roots;
 pub use token::Token;

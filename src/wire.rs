@@ -17,3 +17,13 @@ pub mod registration {
 pub mod dra {
     tonic::include_proto!("k8s.io.kubelet.pkg.apis.dra.v1");
 }
+
+/// Device health, `v1.DRAResourceHealth`.
+pub mod health_v1 {
+    tonic::include_proto!("v1");
+}
+
+/// Device health, `v1alpha1.DRAResourceHealth`: the same on the wire, removed in Kubernetes 1.40.
+pub mod health_v1alpha1 {
+    tonic::include_proto!("v1alpha1");
+}

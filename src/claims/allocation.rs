@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
-use k8s_openapi::api::resource::v1::{
-    AllocationResult, DeviceAllocationConfiguration, DeviceRequestAllocationResult, ResourceClaim,
-};
+use k8s_openapi::api::resource::v1::{AllocationResult, DeviceRequestAllocationResult, ResourceClaim};
 
+use super::parameters::{self, ParameterError};
 use crate::types::{AllocatedDevice, Allocation, Claim, ClaimRef};
 
 /// What is ours: results that name another driver, pool or node are somebody else's.
@@ -89,17 +88,9 @@ pub enum AllocationError {
         /// The other.
         second: String,
     },
-    /// It asks our driver for something.
-    #[error(
-        "has parameters for {driver:?} ({origin}): expected none: this version takes no parameters, and ignoring \
-         them could clean a device less than was asked"
-    )]
-    Parameters {
-        /// Our driver.
-        driver: String,
-        /// Where they come from: the claim or its class.
-        origin: String,
-    },
+    /// What it asks of us cannot be understood.
+    #[error("has parameters that cannot be understood: {0}")]
+    Parameters(#[from] ParameterError),
 }
 
 /// Reads a claim's allocation. Other drivers' results and parameters are passed over unread.
@@ -115,9 +106,11 @@ pub fn check(object: &ResourceClaim, reference: &ClaimRef, scope: &Scope) -> Res
     let allocation = allocation.ok_or(AllocationError::NotAllocated)?;
     check_node(allocation.node_selector.as_ref(), &scope.node)?;
     let devices = our_devices(allocation, scope)?;
-    refuse_parameters(allocation, scope, &devices)?;
+    let configs = allocation.devices.as_ref().and_then(|devices| devices.config.as_deref());
+    let asked = |device| parameters::requirements(configs.unwrap_or_default(), &scope.driver, device);
+    let requirements = devices.iter().map(asked).collect::<Result<_, _>>()?;
     let timestamp = allocation.allocation_timestamp.as_ref().map(|time| time.0.to_string());
-    Ok(Claim { reference: reference.clone(), allocation: Allocation { timestamp, devices } })
+    Ok(Claim { reference: reference.clone(), allocation: Allocation { timestamp, devices }, requirements })
 }
 
 fn our_devices(
@@ -209,30 +202,6 @@ fn agrees(field: &NodeSelectorRequirement, node: &str) -> bool {
         "NotIn" => !listed,
         _ => false,
     }
-}
-
-fn refuse_parameters(
-    allocation: &AllocationResult,
-    scope: &Scope,
-    devices: &[AllocatedDevice],
-) -> Result<(), AllocationError> {
-    let configs = allocation.devices.iter().flat_map(|devices| devices.config.iter().flatten());
-    let ours = configs.filter(|config| config.opaque.as_ref().is_some_and(|it| it.driver == scope.driver));
-    for config in ours {
-        if devices.iter().any(|device| applies(config, device)) {
-            return Err(AllocationError::Parameters {
-                driver: scope.driver.clone(),
-                origin: config.source.clone(),
-            });
-        }
-    }
-    Ok(())
-}
-
-fn applies(config: &DeviceAllocationConfiguration, device: &AllocatedDevice) -> bool {
-    let requests = config.requests.as_deref().unwrap_or_default();
-    requests.is_empty()
-        || requests.iter().any(|request| *request == device.request || request == device.base_request())
 }
 
 #[cfg(test)]

@@ -100,6 +100,10 @@ fn from_folder(folder: &Path, claim: &ClaimRef) -> Result<ResourceClaim, Problem
                 }
                 found = Some((path, object));
             }
+            // An empty file, for one.
+            Ok(object) if object.metadata.name.is_none() => {
+                damaged.push(format!("{}: it has no metadata.name", path.display()));
+            }
             Ok(_) => {}
             Err(problem) => damaged.push(format!("{}: {problem}", path.display())),
         }

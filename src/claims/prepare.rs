@@ -9,7 +9,7 @@ use crate::inventory::Known;
 use crate::ledger::{Lease, LeaseError, Proved, Wanted};
 use crate::proof::verdict::Verdict;
 use crate::proof::{Patience, Unproved, prove};
-use crate::types::{Claim, Deadline, Reason};
+use crate::types::{Claim, Deadline, Reason, Requirements};
 use crate::worker::Worker;
 
 pub(super) struct Job {
@@ -66,11 +66,20 @@ impl Job {
     /// The claim's devices as this node knows them.
     async fn devices(&self) -> Result<Vec<Arc<Known>>, Refusal> {
         let mut devices = Vec::new();
-        for allocated in &self.claim.allocation.devices {
+        let asked = self.claim.allocation.devices.iter().zip(&self.claim.requirements);
+        for (allocated, requirements) in asked {
             let found = self.claims.inventory.find(&allocated.device, self.deadline).await;
             let known = found.map_err(|error| Refusal(error.to_string()))?;
             if let Some(why) = &known.unsupported {
                 return Err(Refusal(format!("device {} is never granted as it is: {why}", allocated.device)));
+            }
+            let policy =
+                Requirements { minimum_mode: known.subject.rule.minimum_mode, ..Requirements::default() };
+            if let Some(gap) = requirements.join(policy).gap(known.subject.offer()) {
+                return Err(Refusal(format!(
+                    "device {} cannot be cleaned as asked: {gap}",
+                    allocated.device
+                )));
             }
             devices.push(known);
         }
@@ -85,11 +94,20 @@ impl Job {
             address: known.subject.address,
         });
         let wanted: Vec<_> = wanted.collect();
-        let mut changes = self.claims.ledger.watch();
+        let (ledger, uid) = (&self.claims.ledger, &self.claim.reference.uid);
+        let mut changes = ledger.watch();
         loop {
             changes.mark_unchanged();
-            match self.claims.ledger.lease(&self.claim, &wanted).await {
-                Ok(leases) => return Ok(leases),
+            if self.claims.queue.is_stopping(uid) {
+                return Err(Refusal("the claim was released while it waited for its devices".to_owned()));
+            }
+            match ledger.lease(&self.claim, &wanted).await {
+                Ok(leases) => {
+                    if self.claims.queue.is_stopping(uid) {
+                        ledger.stop(uid);
+                    }
+                    return Ok(leases);
+                }
                 Err(busy @ LeaseError::Busy { .. }) => {
                     let changed = tokio::time::timeout_at(self.deadline.at().into(), changes.changed()).await;
                     if changed.is_err() {

@@ -35,6 +35,8 @@ struct Job {
     key: Key,
     since: Instant,
     end: watch::Receiver<Option<End>>,
+    /// Nobody wants what it prepares any more.
+    stop: bool,
 }
 
 impl Queue {
@@ -77,6 +79,19 @@ impl Queue {
         }
     }
 
+    /// Asks the claim's present job, if it prepares, to end as soon as it can.
+    pub(super) fn stop(&self, uid: &ClaimUid) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(job) = jobs.get_mut(uid).filter(|job| job.key != Key::Unprepare) {
+            job.stop = true;
+        }
+    }
+
+    /// Whether the claim's present job was asked to end.
+    pub(super) fn is_stopping(&self, uid: &ClaimUid) -> bool {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).get(uid).is_some_and(|job| job.stop)
+    }
+
     /// Waits until every job has ended; no new ones may be started then.
     pub async fn drained(&self) {
         self.tasks.close();
@@ -96,7 +111,7 @@ impl Queue {
         let (tell, end) = watch::channel(None);
         let since = Instant::now();
         if let Some(work) = work.take() {
-            jobs.insert(uid.clone(), Job { key: key.clone(), since, end: end.clone() });
+            jobs.insert(uid.clone(), Job { key: key.clone(), since, end: end.clone(), stop: false });
             let (uid, jobs) = (uid.clone(), Arc::clone(&self.jobs));
             self.tasks.spawn(async move {
                 let gone = Leaving { uid, jobs };

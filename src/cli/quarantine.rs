@@ -14,8 +14,8 @@ Examples:
   cleanslate quarantine list
   cleanslate quarantine release 0000:3b:00.0 --reason 'reseated the card, ticket 4711'
 
-A released device has no proof: it is proved again before any claim gets it, and goes back to quarantine if it
-cannot be.";
+A released device has no proof: it is proved again before any claim gets it, and goes back to quarantine \
+if it cannot be.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -29,8 +29,10 @@ pub(super) struct QuarantineArgs {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List the devices that are not handed out, and why
+    #[command(after_help = EXAMPLES)]
     List,
     /// End a device's quarantine on your word
+    #[command(after_help = EXAMPLES)]
     Release {
         /// Its address, name or identity, as `status` shows them
         device: String,

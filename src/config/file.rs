@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::values::{
     ApiVersion, Attempts, Bar, ClassId, Id, Kind, Library, Limit, ResetMethod, Span, Wait, present,
 };
-use crate::types::{DeviceRule, MatchRule, PciAddress, Policy, ReleasePolicy, ScrubRule, StepName};
+use crate::types::{DeviceRule, MatchRule, Mode, PciAddress, Policy, ReleasePolicy, ScrubRule, StepName};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -64,6 +64,13 @@ struct RuleFields {
     reset: ResetMethod,
     #[serde(default)]
     deadlines: BTreeMap<StepName, Limit>,
+    #[serde(default = "least_mode", rename = "minimumMode")]
+    minimum_mode: Mode,
+}
+
+/// A policy that says nothing asks for every word to be read back: what a vendor merely reports needs its consent.
+fn least_mode() -> Mode {
+    Mode::CopyVerified
 }
 
 impl TryFrom<RuleFields> for Rule {
@@ -80,7 +87,8 @@ impl TryFrom<RuleFields> for Rule {
                 .to_owned());
         }
         let deadlines = fields.deadlines.into_iter().map(|(step, limit)| (step, limit.0)).collect();
-        Ok(Self(DeviceRule { matches, scrub, reset_method: fields.reset.0, deadlines }))
+        let minimum_mode = fields.minimum_mode;
+        Ok(Self(DeviceRule { matches, scrub, reset_method: fields.reset.0, deadlines, minimum_mode }))
     }
 }
 

@@ -15,11 +15,14 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
+use super::health::Health;
 use super::server;
 use crate::claims::{Claims, PreparedDevice};
 use crate::types::{ClaimRef, ClaimUid};
 use crate::unix::Socket;
 use crate::wire::dra as wire;
+use crate::wire::health_v1::dra_resource_health_server as health_v1_server;
+use crate::wire::health_v1alpha1::dra_resource_health_server as health_v1alpha1_server;
 use wire::dra_plugin_server::{DraPlugin, DraPluginServer};
 
 /// The kubelet sends the claims of one pod, of which there are a handful.
@@ -51,8 +54,13 @@ pub async fn serve(
 ) -> Result<(), PluginError> {
     let connections = socket.connections().map_err(PluginError::Start)?;
     let calls = TaskTracker::new();
+    let health =
+        Health { ledger: Arc::clone(&claims.ledger), pool: claims.scope.pool.clone(), stop: stop.clone() };
     let service = DraPluginServer::new(Plugin { claims, calls: calls.clone() });
-    let router = Server::builder().add_service(service);
+    let router = Server::builder()
+        .add_service(service)
+        .add_service(health_v1_server::DraResourceHealthServer::new(health.clone()))
+        .add_service(health_v1alpha1_server::DraResourceHealthServer::new(health));
     server::serve(connections, router, calls, stop, drain).await.map_err(PluginError::Serve)
 }
 
@@ -131,7 +139,7 @@ async fn answer_each<T, E: Display, F: Future<Output = Result<T, E>>>(
                 Err(problem) => Err(problem),
             };
             if let Err(problem) = &answer {
-                warn!(call, %problem, "claim refused");
+                warn!(call, %uid, %problem, "claim refused");
             }
             (uid, answer)
         }

@@ -25,6 +25,9 @@ use wire::registration_server::{Registration as Service, RegistrationServer};
 const DRAIN: Duration = Duration::from_millis(500);
 const LONGEST_STOP: Duration = Duration::from_secs(2);
 
+/// What the service socket serves, newest first: the kubelet takes the first of each kind that it knows.
+const SERVICES: [&str; 3] = ["v1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"];
+
 /// What the kubelet made of our registration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -82,7 +85,7 @@ pub fn serve(socket: Socket, driver: &str, endpoint: &Path) -> Result<Registrati
             r#type: "DRAPlugin".to_owned(),
             name: driver.to_owned(),
             endpoint: endpoint.display().to_string(),
-            supported_versions: vec!["v1.DRAPlugin".to_owned()],
+            supported_versions: SERVICES.iter().map(|&service| service.to_owned()).collect(),
         },
         verdict,
     };

@@ -137,25 +137,29 @@ impl Ledger {
         self.signal();
         let uid = &claim.reference.uid;
         if let Err(source) = self.store.apply(vec![put(Folder::Claims, uid.as_str(), &record)]).await {
-            let mut state = self.lock();
-            for device in before {
-                // The token stays used: a write that fails late may still reach the disk.
-                if let Some(now) = state.devices.get_mut(&device.identity) {
-                    now.holder = device.holder;
-                    now.proof = device.proof.filter(|_| now.quarantine.is_none());
+            let owed = {
+                let mut state = self.lock();
+                for device in before {
+                    // The token stays used: a write that fails late may still reach the disk.
+                    if let Some(now) = state.devices.get_mut(&device.identity) {
+                        now.holder = device.holder;
+                        now.proof = device.proof.filter(|_| now.quarantine.is_none());
+                    }
                 }
-            }
-            let owed = match &former {
-                Some(entry) => put(Folder::Claims, uid.as_str(), &entry.record),
-                None => Change::Remove(Folder::Claims, uid.as_str().to_owned()),
+                match former {
+                    Some(entry) => {
+                        let owed = put(Folder::Claims, uid.as_str(), &entry.record);
+                        state.claims.insert(uid.clone(), entry);
+                        owed
+                    }
+                    None => {
+                        state.claims.remove(uid);
+                        Change::Remove(Folder::Claims, uid.as_str().to_owned())
+                    }
+                }
             };
-            match former {
-                Some(entry) => state.claims.insert(uid.clone(), entry),
-                None => state.claims.remove(uid),
-            };
-            state.owed.push(owed);
-            drop(state);
             self.signal();
+            let _ = self.write_or_owe(vec![owed]).await;
             return Err(LeaseError::Store { fault: Fault::Store, source });
         }
         let lease = |device: ClaimDevice| self.lease_of(device.identity, device.address, device.token);

@@ -133,9 +133,9 @@ impl Device {
         self.quarantine.is_none() && self.proof.is_some()
     }
 
-    /// Whether a pod has it, on this boot.
+    /// Whether a pod may be using it.
     pub(super) fn is_granted(&self) -> bool {
-        matches!(self.holder, Holder::Held { by: By::Claim(_), phase: Phase::Granted })
+        matches!(self.holder, Holder::Held { phase: Phase::Granted, .. })
     }
 
     /// Whether it is dirty and nobody works on it.

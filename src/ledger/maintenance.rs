@@ -6,7 +6,7 @@ use super::device::{By, Cause, Device, Event, Holder};
 use super::record::{LastProof, Raised};
 use super::{Finish, Lease, Ledger, claims::next_epoch, device_record, put, remove_quarantine};
 use crate::store::{Folder, StoreError};
-use crate::types::{Identity, PciAddress, Reason, Token};
+use crate::types::{Baseline, Identity, PciAddress, Reason, Token};
 
 /// A device that should be proved without a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,36 @@ impl Ledger {
     pub fn chores(&self) -> Vec<Chore> {
         let state = self.lock();
         state.devices.values().filter_map(|device| self.chore(device)).collect()
+    }
+
+    /// The loop that looks after devices went round.
+    pub fn maintained(&self) {
+        self.lock().maintained = Some(jiff::Timestamp::now());
+    }
+
+    /// Devices that pods have, with the earlier look that the next is held against.
+    #[must_use]
+    pub fn granted(&self) -> Vec<(Identity, Option<Baseline>)> {
+        let state = self.lock();
+        let granted =
+            state.devices.values().filter(|device| device.is_granted() && device.quarantine.is_none());
+        granted.map(|device| (device.identity.clone(), device.kept.baseline.clone())).collect()
+    }
+
+    /// Whether a device was looked at under its present grant.
+    #[must_use]
+    pub fn is_checked(&self, identity: &Identity) -> bool {
+        self.lock().checked.contains_key(identity)
+    }
+
+    /// A granted device was looked at and found well.
+    pub fn checked(&self, identity: &Identity) {
+        let mut state = self.lock();
+        if state.devices.get(identity).is_some_and(Device::is_granted) {
+            state.checked.insert(identity.clone(), jiff::Timestamp::now());
+        }
+        drop(state);
+        self.signal();
     }
 
     fn chore(&self, device: &Device) -> Option<Chore> {

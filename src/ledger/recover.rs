@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -10,8 +11,8 @@ use tokio::sync::watch;
 use super::device::{By, Cause, Device, Holder, Phase};
 use super::record::{ClaimDevice, ClaimRecord, DeviceRecord, OwnRecord, Quarantine, Raised, RecordPhase};
 use super::{Entry, Ledger, State, put};
-use crate::store::{Change, Folder, Found, Store, StoreError};
-use crate::types::{Identity, PciAddress, Reason, Token};
+use crate::store::{Change, Contents, Folder, Found, Store, StoreError};
+use crate::types::{Deadline, Identity, PciAddress, Reason, Token};
 
 /// Why there is no ledger.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +40,7 @@ impl Ledger {
     /// # Errors
     /// The folder cannot be used. A record that cannot be believed is no error.
     pub async fn open(state: &Path, boot_id: String) -> Result<(Arc<Self>, Recovered), LedgerError> {
-        let (store, contents) = Store::open(state)?;
+        let (store, contents) = open_store(state).await?;
         let mut build = Build { boot_id, ..Build::default() };
         for found in contents.records {
             build.read(found);
@@ -71,6 +72,20 @@ impl Ledger {
         // What the disk refuses now is owed: memory restricts already.
         let _ = ledger.write_or_owe(changes).await;
         Ok((Arc::new(ledger), recovered))
+    }
+}
+
+/// A worker that a killed daemon was just starting has its descriptors until it executes: the lock is free in a
+/// moment, or another daemon has it.
+async fn open_store(state: &Path) -> Result<(Store, Contents), StoreError> {
+    let deadline = Deadline::after(Duration::from_secs(1));
+    loop {
+        match Store::open(state) {
+            Err(StoreError::InUse(_)) if !deadline.left().is_zero() => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            opened => return opened,
+        }
     }
 }
 

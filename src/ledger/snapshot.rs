@@ -19,6 +19,9 @@ pub struct Snapshot {
     pub damaged: Vec<String>,
     /// Durable changes that the disk still owes us.
     pub unwritten: usize,
+    /// When the loop that looks after devices last went round.
+    #[serde(default)]
+    pub maintained: Option<Timestamp>,
 }
 
 /// One device.
@@ -43,6 +46,9 @@ pub struct DeviceView {
     /// Why it counts as degraded though it is handed out.
     #[serde(default)]
     pub degraded: Option<String>,
+    /// When a granted device was last looked at and found well.
+    #[serde(default)]
+    pub checked: Option<Timestamp>,
     /// The proof of its present state.
     pub proof: Option<LastProof>,
     /// Why it must not be offered to new claims though nothing is known against it.
@@ -116,7 +122,8 @@ impl Ledger {
             devices,
             claims: state.claims.values().map(|entry| claim(&entry.record)).collect(),
             damaged: state.damaged.clone(),
-            unwritten: state.owed.len(),
+            unwritten: self.store.unwritten(),
+            maintained: state.maintained,
         }
     }
 
@@ -169,6 +176,7 @@ fn view(state: &State, device: &Device) -> DeviceView {
             raised: quarantine.raised,
         }),
         degraded: device.kept.degraded.clone(),
+        checked: state.checked.get(&device.identity).copied(),
         proof: device.proof.clone(),
         unverified: unverified(state, device),
     }

@@ -80,10 +80,15 @@ impl ConfigSpace {
     /// # Errors
     /// The read failed.
     pub fn is_ready(function: &Function) -> io::Result<bool> {
-        let mut first = [0; 4];
-        File::open(function.path("config"))?.read_exact_at(&mut first, 0)?;
-        let dword = u32::from_le_bytes(first);
-        Ok(dword != u32::MAX && dword != 0xffff_0001)
+        Ok(![u32::MAX, 0xffff_0001].contains(&first(function)?))
+    }
+
+    /// Whether it reads all ones.
+    ///
+    /// # Errors
+    /// The read failed.
+    pub fn is_lost(function: &Function) -> io::Result<bool> {
+        Ok(first(function)? == u32::MAX)
     }
 
     /// Vendor and device id.
@@ -176,4 +181,10 @@ impl ConfigSpace {
     fn dword(&self, at: usize) -> u32 {
         u32::from(self.word(at + 2)) << 16 | u32::from(self.word(at))
     }
+}
+
+fn first(function: &Function) -> io::Result<u32> {
+    let mut dword = [0; 4];
+    File::open(function.path("config"))?.read_exact_at(&mut dword, 0)?;
+    Ok(u32::from_le_bytes(dword))
 }

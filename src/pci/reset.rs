@@ -22,8 +22,10 @@ pub enum NotReset {
     NotPinned(String),
     /// The kernel refused or failed.
     Io(io::Error),
-    /// It returned, and the function does not answer.
+    /// It returned, and the function still says that it is not ready.
     NotReady,
+    /// It returned, and nothing answers any more.
+    Lost,
 }
 
 /// Resets a function by one method of the kernel's list and waits until it answers.
@@ -51,7 +53,8 @@ pub fn reset(function: &Function, method: &str) -> Result<(), NotReset> {
     let start = Instant::now();
     while !ConfigSpace::is_ready(function).map_err(NotReset::Io)? {
         if start.elapsed() > READY {
-            return Err(NotReset::NotReady);
+            let lost = ConfigSpace::is_lost(function).map_err(NotReset::Io)?;
+            return Err(if lost { NotReset::Lost } else { NotReset::NotReady });
         }
         super::pause(Duration::from_millis(10));
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::Subject;
 use super::verdict::{Stage, Verdict, of_end, of_holders, of_probe, of_scrub};
 use crate::ledger::{Evidence, Finish, Lease, Proved};
-use crate::types::{Deadline, Fact, Mode, Probe, Receipt, Reset, Scrub, StepName, StepTime};
+use crate::types::{Deadline, Fact, Probe, Receipt, Reset, Scrub, StepName, StepTime};
 use crate::worker::{Bench, Command, Outcome, Report, Worker};
 
 /// Time between two looks for processes that are about to let go.
@@ -179,7 +179,7 @@ impl Run<'_> {
             token: self.lease.token(),
             at: jiff::Timestamp::now(),
             reset: reset.method.clone(),
-            mode: Mode::CopyVerified,
+            mode: self.subject.offer().mode,
             bytes_total: scrub.size,
             bytes_written: scrub.bytes_written,
             bytes_verified: 8 * (scrub.pattern.words_visited + scrub.zero.words_visited),

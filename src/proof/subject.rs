@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::types::{DeviceRule, Identity, PciAddress, StepName};
+use crate::types::{DeviceRule, Identity, Mode, Offer, PciAddress, StepName};
 use crate::worker::Expected;
 
 /// Reading and comparing a byte over a bus that does 16 MB/s, the slowest that we know of; a scrub moves each four
@@ -27,6 +27,12 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// What its scrub can show: BARs are read back over the bus, and nothing of them reaches memory on the chip.
+    #[must_use]
+    pub fn offer(&self) -> Offer {
+        Offer { mode: Mode::CopyVerified, reset: true, onchip: false }
+    }
+
     /// How long a step may take on this device; a scrub's time grows with the memory, unless the policy fixes it.
     #[must_use]
     pub fn deadline(&self, step: StepName) -> Duration {

@@ -24,6 +24,8 @@ pub enum Stage {
     BeforeReset,
     /// Nothing may be pending any more.
     AfterReset,
+    /// A pod is using it: what its work changes is no fault.
+    InUse,
 }
 
 impl Verdict {
@@ -139,12 +141,16 @@ pub fn of_probe(stage: Stage, probe: &Probe, baseline: Option<&Baseline>) -> Ver
         return always;
     }
     let link_reason = if counts.width == Some(0) { Reason::LinkLost } else { Reason::LinkDegraded };
-    let now = always
-        .join(judge(bars, Reason::ConfigLost))
-        .join(judge(transactions, Reason::ResetIneffective))
+    let seen = always
         .join(judge(uncorrectable, Reason::AerUncorrectable))
         .join(judge(link, link_reason))
         .join(judge(counters, Reason::ProbeFailed));
+    let now = match stage {
+        Stage::InUse => seen,
+        Stage::BeforeReset | Stage::AfterReset => {
+            seen.join(judge(bars, Reason::ConfigLost)).join(judge(transactions, Reason::ResetIneffective))
+        }
+    };
     match baseline {
         Some(baseline) => now.join(of_growth(baseline, counts)),
         None => now,

@@ -56,25 +56,24 @@ pub enum KubeletError {
 }
 
 impl Kubelet {
-    /// Waits for a driver's registration socket, asks it who it is, and tells it that it is registered. A socket that
-    /// takes no connection yet is dialed again, as the kubelet does.
+    /// Waits for a driver's registration socket, asks it who it is, and tells it that it is registered.
     ///
     /// # Errors
     /// No socket, or a call that a kubelet would give up on.
     pub async fn register(registry: &Path, patience: Duration) -> Result<Self, KubeletError> {
         let deadline = Deadline::after(patience);
-        let channel = loop {
-            let dialed = match find(registry) {
+        let mut registration = loop {
+            let found = match find(registry) {
                 Some(socket) => dial(&socket, &authority(&socket)).await,
                 None => Err(KubeletError::NoSocket(registry.to_owned())),
             };
-            match dialed {
-                Ok(channel) => break channel,
+            match found {
+                Ok(channel) => break RegistrationClient::new(channel),
+                // A dead instance may have left it, or its owner does not listen yet.
                 Err(error) if deadline.left().is_zero() => return Err(error),
                 Err(_) => tokio::time::sleep(Duration::from_millis(2)).await,
             }
         };
-        let mut registration = RegistrationClient::new(channel);
         let info = limited("GetInfo", GET_INFO, registration.get_info(InfoRequest {})).await?;
         let told = RegistrationStatus { plugin_registered: true, error: String::new() };
         limited("NotifyRegistrationStatus", NOTIFY, registration.notify_registration_status(told)).await?;

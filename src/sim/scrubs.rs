@@ -46,7 +46,10 @@ impl Scrubs {
             None => {}
             Some(Session { look: Some(look), over: true }) => {
                 self.settled += self.completed_by(&look);
-                self.filled = !look.zero && differs_everywhere(&self.before, &look.content);
+                // An unseen session may have been the fill, and this one the zeros with the planted errors in them,
+                // which differ from what was there before the fill in a few words only.
+                self.filled =
+                    !look.zero && (self.unseen > 0 || differs_everywhere(&self.before, &look.content));
                 self.before = look.content;
                 self.unseen = 0;
             }
@@ -121,6 +124,41 @@ mod tests {
         assert_eq!(counts([None, None, None, Some(0)]), [0, 0, 0, 2]);
         assert_eq!(counts([None, None, Some(1), Some(0)]), [0, 0, 1, 2]);
         assert_eq!(counts([Some(1), None, Some(2), Some(0)])[2..], [1, 2]);
+    }
+
+    /// Pattern, zeros with planted errors, the errors mended: as `steps::scrub` does it.
+    #[test]
+    fn three_sessions_are_one_whichever_of_them_are_seen() {
+        let mut planted = vec![0; 4096];
+        planted[1000] = 9;
+        for unseen in 0..16 {
+            let mut scrubs = Scrubs::over(vec![0; 4096]);
+            for (round, pattern) in [(0, 1_u8), (1, 2)] {
+                for (place, content) in
+                    [vec![pattern; 4096], planted.clone(), vec![0; 4096]].into_iter().enumerate()
+                {
+                    scrubs.begin();
+                    if place == 2 || unseen >> (2 * round + place) & 1 == 0 {
+                        scrubs.look(content, true);
+                    }
+                }
+                assert_eq!(scrubs.count(), u32::from(pattern), "{unseen:b}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unseen_fill_counts_where_only_planted_errors_differ_from_before() {
+        let mut planted = vec![0; 4096];
+        planted[0] = 1;
+        let mut scrubs = Scrubs::over(vec![0; 4096]);
+        scrubs.begin();
+        scrubs.begin();
+        scrubs.look(planted, true);
+        assert_eq!(scrubs.count(), 0);
+        scrubs.begin();
+        scrubs.look(vec![0; 4096], true);
+        assert_eq!(scrubs.count(), 1);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use super::{failure, unread};
 use crate::pci::config_space::ConfigSpace;
 use crate::pci::sysfs::{self, Function};
 use crate::pci::{bar, driver, place};
-use crate::types::{BarView, Inspection, Roots};
-use crate::worker::{Code, Failure, Seen, SeenIds};
+use crate::types::{BarView, Ids, Inspection, Roots};
+use crate::worker::{Code, Failure, Seen};
 
 /// Every function by its cached attributes: right even when the device is dead, and never touching it.
 pub(super) fn scan(roots: &Roots) -> Result<Vec<Seen>, Failure> {
@@ -20,10 +20,13 @@ pub(super) fn scan(roots: &Roots) -> Result<Vec<Seen>, Failure> {
                     std::io::Error::other(format!("{attribute} {wide:#x} has more than 16 bits"))
                 })
             };
-            Ok::<_, std::io::Error>(SeenIds {
+            // Absent on everything that is no display.
+            let boot_display = function.text("boot_vga").is_ok_and(|text| text == "1");
+            Ok::<_, std::io::Error>(Ids {
                 vendor: id16("vendor")?,
                 device: id16("device")?,
                 class: id("class")?,
+                boot_display,
             })
         };
         Seen { address, ids: ids().map_err(|error| error.to_string()) }

@@ -30,6 +30,7 @@ pub(super) fn reset(function: &Function, method: &str) -> Result<Reset, Failure>
             fail(Code::NoMethod, format!("reset_method was set to {method:?} and reads {now:?}"))
         }
         NotReset::NotReady => fail(Code::NotReady, "it does not answer after its reset".to_owned()),
+        NotReset::Lost => fail(Code::Lost, "configuration space reads all ones after it".to_owned()),
         NotReset::Io(error) => failure(Code::Io, &error),
     })?;
     Ok(Reset { method: method.to_owned() })

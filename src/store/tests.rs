@@ -57,6 +57,42 @@ fn open_when_free(path: &Path) -> (Store, Contents) {
     }
 }
 
+/// Folders become files: nobody, root included, can write there until they are folders again.
+#[tokio::test]
+async fn what_is_owed_is_made_in_order_and_before_what_came_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(folder.path()).unwrap();
+    let put = |folder, name: &str, n: u32| Change::Put(folder, name.to_owned(), json!({ "n": n }));
+    store.apply(vec![put(Folder::Claims, "b", 1)]).await.unwrap();
+    let claims = folder.path().join("claims");
+    let broken = |broken: bool| {
+        let kept = folder.path().join("kept");
+        let (from, to) = if broken { (&claims, &kept) } else { (&kept, &claims) };
+        if !broken {
+            fs::remove_file(&claims).unwrap();
+        }
+        fs::rename(from, to).unwrap();
+        if broken {
+            File::create(&claims).unwrap();
+        }
+    };
+    broken(true);
+    let moved = Change::Move((Folder::Claims, "b".to_owned()), (Folder::Releasing, "b.x".to_owned()));
+    let owed = vec![put(Folder::Claims, "a", 1), put(Folder::Devices, "d", 1)];
+    assert!(store.owe(owed).await.is_err());
+    assert!(store.owe(vec![moved]).await.is_err());
+    assert_eq!(store.unwritten(), 3, "the device's waits for the claim's: what restricts comes first");
+    store.apply(vec![put(Folder::Quarantine, "q", 1)]).await.unwrap();
+    assert!(store.apply(vec![put(Folder::Devices, "d", 2)]).await.is_err(), "an earlier one is owed");
+    assert!(store.owe(vec![put(Folder::Devices, "d", 3)]).await.is_err());
+    broken(false);
+    store.apply(vec![put(Folder::Claims, "a", 2), put(Folder::Claims, "b", 2)]).await.unwrap();
+    assert_eq!(store.unwritten(), 0);
+    let n = |path: &str| decode(&fs::read(folder.path().join(path)).unwrap()).unwrap()["n"].clone();
+    let found = ["claims/a.json", "claims/b.json", "releasing/b.x.json", "devices/d.json"].map(n);
+    assert_eq!(found, [2, 2, 1, 3].map(|n| json!(n)));
+}
+
 #[tokio::test]
 async fn a_second_store_and_an_unwritable_one_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();

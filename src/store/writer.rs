@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -16,20 +18,26 @@ pub(super) struct Job {
 }
 
 pub(super) enum Work {
+    /// Now or not at all.
     Changes(Vec<Change>),
+    /// Now, or as soon as the disk allows.
+    Owed(Vec<Change>),
     Own(serde_json::Value),
 }
 
-/// Starts the thread; it keeps the lock until the last sender is gone.
-pub(super) fn start(root: PathBuf, lock: File) -> io::Result<mpsc::UnboundedSender<Job>> {
+/// Starts the thread; it keeps the lock until the last sender is gone, and says how many changes it owes.
+pub(super) fn start(
+    root: PathBuf,
+    lock: File,
+    unwritten: Arc<AtomicUsize>,
+) -> io::Result<mpsc::UnboundedSender<Job>> {
     let (jobs, mut inbox) = mpsc::unbounded_channel::<Job>();
     std::thread::Builder::new().name("store".to_owned()).spawn(move || {
         let _lock = lock;
+        let mut debts = Debts::default();
         while let Some(job) = inbox.blocking_recv() {
-            let result = match job.work {
-                Work::Changes(changes) => changes.into_iter().try_for_each(|change| make(&root, change)),
-                Work::Own(value) => put(&root, "store", &value).map_err(named("store".to_owned())),
-            };
+            let result = debts.work(&root, job.work);
+            unwritten.store(debts.0.iter().map(Vec::len).sum(), Ordering::Relaxed);
             // A caller that no longer waits has answered already; the change is made all the same.
             let _ = job.done.send(result);
         }
@@ -37,21 +45,67 @@ pub(super) fn start(root: PathBuf, lock: File) -> io::Result<mpsc::UnboundedSend
     Ok(jobs)
 }
 
+/// Changes that failed, in their order. No later change of a record is made before an earlier one: that one would
+/// undo it.
+#[derive(Default)]
+struct Debts(Vec<Vec<Change>>);
+
+impl Debts {
+    fn work(&mut self, root: &Path, work: Work) -> Result<(), StoreError> {
+        let paid = self.pay(root);
+        match (work, paid) {
+            (Work::Changes(changes), Err(error)) if self.stand_before(&changes) => Err(error),
+            (Work::Changes(changes), _) => changes.iter().try_for_each(|change| make(root, change)),
+            (Work::Owed(changes), paid) => {
+                self.0.push(changes);
+                paid.and(self.pay(root))
+            }
+            (Work::Own(value), _) => put(root, "store", &value).map_err(named("store".to_owned())),
+        }
+    }
+
+    /// Tries each once more, but those that have to wait for an earlier one; the first failure.
+    fn pay(&mut self, root: &Path) -> Result<(), StoreError> {
+        let mut result = Ok(());
+        for mut changes in std::mem::take(&mut self.0) {
+            while let Some(change) = changes.first() {
+                if self.stand_before(&changes) {
+                    break;
+                }
+                if let Err(error) = make(root, change) {
+                    result = result.and(Err(error));
+                    break;
+                }
+                changes.remove(0);
+            }
+            if !changes.is_empty() {
+                self.0.push(changes);
+            }
+        }
+        result
+    }
+
+    fn stand_before(&self, changes: &[Change]) -> bool {
+        let records: Vec<_> = changes.iter().flat_map(Change::records).collect();
+        self.0.iter().flatten().flat_map(Change::records).any(|record| records.contains(&record))
+    }
+}
+
 fn named(record: String) -> impl FnOnce(io::Error) -> StoreError {
     move |source| StoreError::Write { record, source }
 }
 
-fn make(root: &Path, change: Change) -> Result<(), StoreError> {
+fn make(root: &Path, change: &Change) -> Result<(), StoreError> {
     let label = |folder: Folder, name: &str| format!("{}/{name}", folder.name());
     match change {
         Change::Put(folder, name, value) => {
-            put(&root.join(folder.name()), &name, &value).map_err(named(label(folder, &name)))
+            put(&root.join(folder.name()), name, value).map_err(named(label(*folder, name)))
         }
         Change::Move((from, name), (to, new)) => {
-            rename(root, (from, &name), (to, &new)).map_err(named(label(from, &name)))
+            rename(root, (*from, name), (*to, new)).map_err(named(label(*from, name)))
         }
         Change::Remove(folder, name) => {
-            remove(&root.join(folder.name()), &name).map_err(named(label(folder, &name)))
+            remove(&root.join(folder.name()), name).map_err(named(label(*folder, name)))
         }
     }
 }
@@ -76,7 +130,11 @@ fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn rename(root: &Path, from: (Folder, &str), to: (Folder, &str)) -> io::Result<()> {
     let path = |(folder, name): (Folder, &str)| root.join(folder.name()).join(format!("{name}.json"));
-    fs::rename(path(from), path(to))?;
+    match fs::rename(path(from), path(to)) {
+        // Made already, by a try whose sync failed.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path(to).exists() => {}
+        renamed => renamed?,
+    }
     sync_folder(&root.join(to.0.name()))?;
     sync_folder(&root.join(from.0.name()))
 }

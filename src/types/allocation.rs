@@ -2,6 +2,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::Requirements;
+
 /// A claim's UID; its text is safe as a file name and as the beginning of a CDI device name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
@@ -96,4 +98,6 @@ pub struct Claim {
     pub reference: ClaimRef,
     /// What it was allocated.
     pub allocation: Allocation,
+    /// What class and claim ask for each device, in the order of the allocation.
+    pub requirements: Vec<Requirements>,
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::PciAddress;
+use super::{Mode, PciAddress};
 
 /// A step of a worker; each has a deadline of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -65,6 +65,8 @@ pub struct DeviceRule {
     pub reset_method: String,
     /// Deadlines that differ from the defaults.
     pub deadlines: Deadlines,
+    /// How the memory must be verified at least, whatever a claim asks.
+    pub minimum_mode: Mode,
 }
 
 /// Which devices a rule is about.
@@ -119,14 +121,78 @@ impl Default for ReleasePolicy {
     }
 }
 
-impl MatchRule {
-    /// Whether a device with these ids and this address is meant.
+/// What a policy is held against: cached attributes, right even when the device is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ids {
+    /// PCI vendor id.
+    pub vendor: u16,
+    /// PCI device id.
+    pub device: u16,
+    /// PCI class, 24 bits.
+    pub class: u32,
+    /// The display that the firmware started with.
+    pub boot_display: bool,
+}
+
+/// What a policy says of one function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Ours, by this rule.
+    Ours(usize),
+    /// This rule matches, and the node lives on such functions: only a rule that names it exactly makes it ours.
+    Protected(usize, &'static str),
+    /// No rule matches; of each rule the first field that does not.
+    Foreign(Vec<&'static str>),
+}
+
+impl Policy {
+    /// Whether a function is ours. The first rule that matches counts.
     #[must_use]
-    pub fn covers(&self, vendor: u16, device: u16, class: u32, address: PciAddress) -> bool {
-        self.vendor.is_none_or(|v| v == vendor)
-            && self.device.is_none_or(|d| d == device)
-            && self.class.is_none_or(|c| c == class)
-            && self.address.is_none_or(|a| a == address)
+    pub fn decide(&self, address: PciAddress, ids: &Ids) -> Decision {
+        let mut mismatches = Vec::new();
+        for (index, rule) in self.devices.iter().enumerate() {
+            match rule.matches.mismatch(address, ids) {
+                Some(field) => mismatches.push(field),
+                None => {
+                    return match ids.lifeline().filter(|_| !rule.matches.is_exact()) {
+                        Some(what) => Decision::Protected(index, what),
+                        None => Decision::Ours(index),
+                    };
+                }
+            }
+        }
+        Decision::Foreign(mismatches)
+    }
+}
+
+impl Ids {
+    /// What the node loses with this function, if it lives on it.
+    fn lifeline(&self) -> Option<&'static str> {
+        match self.class >> 16 {
+            0x01 => Some("storage"),
+            0x02 => Some("network"),
+            0x06 => Some("a bridge"),
+            _ => self.boot_display.then_some("the boot display"),
+        }
+    }
+}
+
+impl MatchRule {
+    /// The first field that does not agree.
+    fn mismatch(&self, address: PciAddress, ids: &Ids) -> Option<&'static str> {
+        [
+            ("vendor", self.vendor.is_none_or(|vendor| vendor == ids.vendor)),
+            ("device", self.device.is_none_or(|device| device == ids.device)),
+            ("class", self.class.is_none_or(|class| class == ids.class)),
+            ("address", self.address.is_none_or(|this| this == address)),
+        ]
+        .into_iter()
+        .find_map(|(field, agrees)| (!agrees).then_some(field))
+    }
+
+    /// Whether it names one function, or one model.
+    fn is_exact(&self) -> bool {
+        self.address.is_some() || self.vendor.is_some() && self.device.is_some()
     }
 }
 

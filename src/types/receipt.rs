@@ -12,6 +12,23 @@ pub enum Mode {
     DeviceVerified,
     /// Every word was read back over the bus and compared by us.
     CopyVerified,
+    /// A sample of the words was read back over the bus and compared by us.
+    CopySampled,
+    /// The vendor's software says that it is clean.
+    VendorReported,
+}
+
+impl Mode {
+    /// The name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DeviceVerified => "device_verified",
+            Self::CopyVerified => "copy_verified",
+            Self::CopySampled => "copy_sampled",
+            Self::VendorReported => "vendor_reported",
+        }
+    }
 }
 
 /// One step of a proof and what it took.

@@ -3,8 +3,11 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::types::{PciAddress, Token};
+
+const A_MOMENT: Duration = Duration::from_millis(500);
 
 /// Why a lock was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +41,15 @@ pub fn lock(run: &Path, address: PciAddress, token: Option<Token>) -> Result<Fil
     let label = path.display().to_string();
     let failed = |source| LockError::Io { path: label.clone(), source };
     let mut file = File::options().create(true).append(true).read(true).open(&path).map_err(failed)?;
-    match file.try_lock() {
+    let start = Instant::now();
+    let taken = loop {
+        match file.try_lock() {
+            // Somebody who only looks at the device is gone in a moment.
+            Err(TryLockError::WouldBlock) if start.elapsed() < A_MOMENT => pause(),
+            taken => break taken,
+        }
+    };
+    match taken {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let holder = fs::read_to_string(&path).unwrap_or_default().trim_end().to_owned();
@@ -50,4 +61,9 @@ pub fn lock(run: &Path, address: PciAddress, token: Option<Token>) -> Result<Fil
     file.set_len(0).map_err(failed)?;
     writeln!(file, "process {}{token}", std::process::id()).map_err(failed)?;
     Ok(file)
+}
+
+#[allow(clippy::disallowed_methods, reason = "a worker process has one thread and no runtime")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(5));
 }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{HolderProcess, Inspection, PciAddress, Probe, Reset, Roots, Scrub, Token};
+use crate::types::{HolderProcess, Ids, Inspection, PciAddress, Probe, Reset, Roots, Scrub, Token};
 
 /// One line of the parent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -112,18 +112,7 @@ pub struct Seen {
     /// Where it is.
     pub address: PciAddress,
     /// Its ids, class and memory; or why they cannot be read.
-    pub ids: Result<SeenIds, String>,
-}
-
-/// Cached ids of a function.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct SeenIds {
-    /// PCI vendor id.
-    pub vendor: u16,
-    /// PCI device id.
-    pub device: u16,
-    /// PCI class, 24 bits.
-    pub class: u32,
+    pub ids: Result<Ids, String>,
 }
 
 /// Why a step could not be done.

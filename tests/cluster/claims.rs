@@ -1,7 +1,9 @@
 //! A claim's life: prepared, repeated, released, handed on.
 
 use crate::node::{node, until};
-use crate::tenant::Tenant;
+use crate::tenant::{REFUSED, Tenant};
+
+const SECRET: &str = "what the first tenant computed";
 
 #[test]
 fn a_pod_runs_with_our_environment() {
@@ -11,11 +13,17 @@ fn a_pod_runs_with_our_environment() {
     tenant.pod("pod");
     tenant.running("pod", 60);
     let granted = node.twin.counts();
+    assert_eq!(node.cdi_files(), 1);
+
+    node.twin.leave(1 << 20, SECRET);
+    assert!(node.memory_holds(SECRET));
     tenant.kubectl("delete pod pod --timeout=60s");
     let released = node.twin.counts();
     println!("  the twin's counts: {before:?}, granted {granted:?}, released {released:?}");
     assert_eq!(granted, before.and(1), "one proof for the grant");
     assert_eq!(released, before.and(2), "one cleaning at release");
+    assert!(!node.memory_holds(SECRET), "what the tenant left is gone");
+    assert_eq!(node.cdi_files(), 0);
 }
 
 #[test]
@@ -34,7 +42,7 @@ fn kubelet_restart_and_sandbox_removed_is_the_same_answer() {
     });
 
     let repeated = node.prepared();
-    println!("  kubelet log: {repeated:#?}");
+    println!("  kubelet log, before: {:?}\n  and again: {:?}", calls.last(), repeated.last());
     assert_eq!(repeated.len(), calls.len() + 1, "prepare was called again");
     assert_eq!(repeated.last(), calls.last(), "with the same answer");
     assert_eq!(tenant.token(&renewed), token);
@@ -66,16 +74,18 @@ fn a_force_deleted_pod_is_cleaned_up_after_before_the_next_one_runs() {
     let tenant = Tenant::new(&node, "forced");
     tenant.pod("one");
     let first = tenant.running("one", 60);
+    node.twin.leave(1 << 20, SECRET);
     tenant.pod("two");
 
     // The API server forgets the pod while its container still runs, so the scheduler may hand the device on.
     tenant.kubectl("delete pod one --force --grace-period=0 --wait=false");
     let second = tenant.running("two", 240);
     let counts = node.twin.counts();
-    println!("  refused meanwhile: {:?}", tenant.events("two", "Failed to prepare dynamic resources"));
+    println!("  refused meanwhile: {:?}", tenant.events("two", REFUSED));
     println!("  the twin's counts: {before:?}, then {counts:?}");
     assert!(second > first, "{second:?} is not above {first:?}");
     assert_eq!(counts, before.and(3), "a proof each, and a cleaning in between");
+    assert!(!node.memory_holds(SECRET), "what the first tenant left is gone");
 }
 
 #[test]
@@ -85,11 +95,7 @@ fn a_restarted_plugin_knows_what_is_granted() {
     let tenant = Tenant::new(&node, "upgrade");
     tenant.pod("pod");
     let token = tenant.running("pod", 60);
-    let registered = node.registrations().len();
-
-    node.kubectl("--namespace cleanslate rollout restart daemonset/cleanslate");
-    node.kubectl("--namespace cleanslate rollout status daemonset/cleanslate --timeout=120s");
-    until("the new instance is registered", 60, || (node.registrations().len() > registered).then_some(()));
+    node.restart_plugin();
     assert_eq!(tenant.running("pod", 5), token);
     assert_eq!(node.twin.counts(), before.and(1), "a device in use is left alone");
 

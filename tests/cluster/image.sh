@@ -15,7 +15,8 @@ trap 'rm -rf "$work"' EXIT
 
 # A storage of our own, so that the machine's images are not touched. No registry is asked: `--pull=never`.
 podman() { command podman --root "$cache/podman" --runroot "$cache/podman-run" --runtime /usr/sbin/runc "$@" >&2; }
-build() { podman build --isolation chroot --pull=never --quiet "$@"; }
+# Only what goes wrong is worth reading.
+build() { podman build --isolation chroot --pull=never --quiet "$@" 2>"$work/log" || { cat "$work/log" >&2; exit 1; }; }
 
 # The Dockerfile's base image comes from a container registry, which a test machine may not reach.
 if ! podman image exists "$base"; then
@@ -24,7 +25,7 @@ if ! podman image exists "$base"; then
         { tail -20 "$work/debootstrap.log" >&2; exit 1; }
     rm -rf "$work"/base/var/{cache/apt,lib/apt/lists}
     tar -C "$work/base" -cf "$work/base.tar" .
-    podman import "$work/base.tar" "$base"
+    podman import --quiet "$work/base.tar" "$base"
 fi
 
 build --tag localhost/cleanslate:dev .

@@ -14,5 +14,6 @@ mod tenant;
 mod twin;
 
 mod claims;
+mod quarantine;
 mod refusals;
 mod registration;

@@ -7,7 +7,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::twin::Twin;
+use crate::twin::{ADDRESS, Twin};
 
 /// A node with our DaemonSet on it and one simulated device.
 pub(crate) struct Node {
@@ -99,6 +99,14 @@ impl Node {
         self.run(&format!("kubectl {arguments}"))
     }
 
+    /// Runs our program beside the daemon, as an operator does.
+    pub(crate) fn cleanslate(&self, arguments: &str) -> String {
+        let output =
+            self.kubectl(&format!("--namespace cleanslate exec ds/cleanslate -- cleanslate {arguments}"));
+        println!("  cleanslate {arguments}: {}", output.trim());
+        output
+    }
+
     /// Creates or changes objects, given as YAML or JSON.
     pub(crate) fn apply(&self, objects: &str) {
         self.try_run("kubectl apply -f -", objects).unwrap_or_else(|problem| panic!("{problem}"));
@@ -122,14 +130,38 @@ impl Node {
         lines.iter().filter_map(|line| Some(line.split_once("response=")?.1.to_owned())).collect()
     }
 
+    /// The CDI files that containers are made from.
+    pub(crate) fn cdi_files(&self) -> usize {
+        fs::read_dir(self.scratch.join("run/cdi")).expect("the plugin makes it").count()
+    }
+
+    /// Whether a text stands in the device's memory.
+    pub(crate) fn memory_holds(&self, text: &str) -> bool {
+        let memory = format!("run/twin/sys/bus/pci/devices/{ADDRESS}/resource0");
+        let memory = fs::read(self.scratch.join(memory)).expect("the twin's memory is a file");
+        memory.windows(text.len()).any(|window| window == text.as_bytes())
+    }
+
     /// Ends the kubelet and waits until it has come back and registered the plugin anew.
     pub(crate) fn restart_kubelet(&self) {
-        let before = self.registrations().len();
         let pid = fs::read_to_string(self.scratch.join("run/kubelet.pid")).expect("node.sh writes it");
-        self.run(&format!("kill {pid}"));
-        until("the kubelet is back and has registered the plugin", 60, || {
-            (self.registrations().len() > before).then_some(())
+        self.until_registered_again(|| {
+            self.run(&format!("kill {pid}"));
         });
+    }
+
+    /// Replaces the plugin's pod, as an update does.
+    pub(crate) fn restart_plugin(&self) {
+        self.until_registered_again(|| {
+            self.kubectl("--namespace cleanslate rollout restart daemonset/cleanslate");
+            self.kubectl("--namespace cleanslate rollout status daemonset/cleanslate --timeout=120s");
+        });
+    }
+
+    fn until_registered_again(&self, restart: impl FnOnce()) {
+        let before = self.registrations().len();
+        restart();
+        until("the plugin is registered again", 60, || (self.registrations().len() > before).then_some(()));
     }
 }
 

@@ -3,9 +3,7 @@
 use serde_json::json;
 
 use crate::node::node;
-use crate::tenant::{DEVICE, Tenant};
-
-const REFUSED: &str = "Failed to prepare dynamic resources";
+use crate::tenant::{DEVICE, REFUSED, Tenant};
 
 #[test]
 fn claim_of_another_nodes_pool_is_refused() {
@@ -30,6 +28,7 @@ fn claim_of_another_nodes_pool_is_refused() {
     println!("  {event}");
     assert!(event.contains("node2"), "{event}");
     assert_eq!(tenant.phase("stray"), "Pending");
+    println!("  the twin's counts: {before:?}, then {:?}", node.twin.counts());
     assert_eq!(node.twin.counts(), before, "nothing was touched");
 }
 

@@ -1,6 +1,9 @@
 //! The plugin and the kubelet find each other.
 
+use serde_json::Value;
+
 use crate::node::node;
+use crate::tenant::DEVICE;
 
 #[test]
 fn plugin_registers_with_the_real_kubelet() {
@@ -11,4 +14,13 @@ fn plugin_registers_with_the_real_kubelet() {
     let line = node.registrations().pop().expect("the node is up only once the plugin is registered");
     println!("  kubelet log: {line}");
     assert!(line.contains("chosenService=\"v1.DRAPlugin\""), "{line}");
+}
+
+#[test]
+fn status_answers_beside_the_daemon() {
+    let node = node();
+    let status: Value = serde_json::from_str(&node.cleanslate("status -o json")).expect("status prints JSON");
+    assert_eq!(status["node"], "node1");
+    assert_eq!(status["simulated"], true, "the devices are a twin's");
+    assert_eq!(status["devices"][0]["name"], DEVICE);
 }

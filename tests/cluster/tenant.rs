@@ -6,12 +6,14 @@ use crate::node::{Node, until};
 
 /// Our device as a slice names it.
 pub(crate) const DEVICE: &str = "pci-0000-3b-00-0";
+/// How the kubelet begins its event about a prepare that failed.
+pub(crate) const REFUSED: &str = "Failed to prepare dynamic resources";
 const DRIVER: &str = "cleanslate.dev";
 
 /// A namespace of a test's own, gone with it.
 pub(crate) struct Tenant<'a> {
     node: &'a Node,
-    pub(crate) name: &'static str,
+    name: &'static str,
 }
 
 impl<'a> Tenant<'a> {

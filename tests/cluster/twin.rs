@@ -62,6 +62,11 @@ impl Twin {
         assert_eq!(self.command(&format!("leave {ADDRESS} {offset} {text}")), "ok");
     }
 
+    /// Gives the device a fault, or `none`.
+    pub(crate) fn fault(&self, name: &str) {
+        assert_eq!(self.command(&format!("fault {ADDRESS} {name}")), "ok");
+    }
+
     fn command(&self, line: &str) -> String {
         writeln!(self.commands.borrow_mut(), "{line}").expect("the twin runs");
         self.answer()

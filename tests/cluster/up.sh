@@ -28,7 +28,7 @@ trap finish EXIT
 
 programs=$("$here/programs.sh")
 # The variables with which `cargo test` runs us would make it build some crates anew.
-unset "${!CARGO_PKG_@}" "${!CARGO_MANIFEST_@}"
+unset OUT_DIR "${!CARGO_PKG_@}" "${!CARGO_MANIFEST_@}"
 (cd "$repository" && cargo build --release --bin cleanslate --example twin)
 images=$("$here/image.sh")
 

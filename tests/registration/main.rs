@@ -54,7 +54,10 @@ fn assert_registers(answer: &Answer, endpoint: &Path) {
     assert_eq!(info.r#type, "DRAPlugin");
     assert_eq!(info.name, "cleanslate.dev");
     assert_eq!(Path::new(&info.endpoint), endpoint);
-    assert_eq!(info.supported_versions, ["v1.DRAPlugin"]);
+    assert_eq!(
+        info.supported_versions,
+        ["v1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"]
+    );
 }
 
 #[test]

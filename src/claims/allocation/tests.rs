@@ -133,9 +133,12 @@ fn a_claim_that_is_not_ours_to_prepare_is_refused_with_what_is_wrong() {
             ]))),
             "device \"pci-0000-3b-00-0\" is allocated twice, to requests \"a\" and \"b\"",
         ),
-        (config(json!(null)), "has parameters for \"cleanslate.dev\" (FromClaim): expected none"),
-        (config(json!([])), "has parameters"),
-        (config(json!(["other", "acc"])), "has parameters"),
+        (
+            config(json!(null)),
+            "has parameters that cannot be understood: status.allocation.devices.config[0]",
+        ),
+        (config(json!([])), "missing field `apiVersion`"),
+        (config(json!(["other", "acc"])), "missing field `apiVersion`"),
     ];
     for (object, expected) in table {
         let error = refused(&object);
@@ -145,7 +148,7 @@ fn a_claim_that_is_not_ours_to_prepare_is_refused_with_what_is_wrong() {
         "results": [result("acc/big", "pci-0000-3b-00-0", json!({}))],
         "config": [{"source": "FromClass", "requests": ["acc"], "opaque": ours}],
     }}));
-    assert!(refused(&subrequest).contains("has parameters for \"cleanslate.dev\" (FromClass)"));
+    assert!(refused(&subrequest).contains("missing field `apiVersion`"));
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) const NODE: &str = "demo-node";
 const NAMESPACE: &str = "demo";
 const ADDRESSES: [&str; 4] = ["0000:3b:00.0", "0000:5e:00.0", "0000:86:00.0", "0000:af:00.0"];
 /// Bytes of memory of each device.
-pub(super) const MEMORY: u64 = 32 << 20;
+pub(super) const MEMORY: u64 = 8 << 20;
 /// What a function level reset takes on real cards.
 const RESET_MS: u64 = 110;
 /// A reset that has not returned by then never will; short, so that the story is.
@@ -54,6 +54,14 @@ impl Stage {
         let root = std::env::temp_dir().join(format!("cleanslate-demo-{}", std::process::id()));
         // A folder of an earlier process with our number; nobody uses it any more.
         let _ = fs::remove_dir_all(&root);
+        let set = Self::below(root.clone(), log).await;
+        if set.is_err() {
+            let _ = fs::remove_dir_all(&root);
+        }
+        set
+    }
+
+    async fn below(root: PathBuf, log: bool) -> Result<Self, String> {
         for folder in ["state", "run", "cdi", "registry", "plugins"] {
             fs::create_dir_all(root.join(folder)).map_err(text)?;
         }

@@ -57,7 +57,7 @@ async fn first_proofs(stage: &Stage) -> Result<(), String> {
     loop {
         let status = stage.status().await?;
         let proved = status.ledger.devices.iter().filter(|device| device.schedulable).count();
-        if proved == stage.devices.len() || start.elapsed() > Duration::from_secs(8) {
+        if proved == stage.devices.len() || start.elapsed() > Duration::from_secs(20) {
             let counts: Vec<_> =
                 stage.devices.iter().filter_map(|device| stage.twin.counts(*device).ok()).collect();
             let once = counts.iter().all(|counts| *counts == Counts { resets: 1, scrubs: 1 });

@@ -1,5 +1,7 @@
 //! What the scheduler is told of a device: whether it lacks a proof, and where a quarantine was raised.
 
+use serde_json::json;
+
 use super::*;
 
 fn unverified(ledger: &Ledger) -> Option<Unverified> {

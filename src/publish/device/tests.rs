@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::ledger::{DeviceView, Unverified};
 use crate::proof::Subject;
-use crate::types::{DeviceRule, Identity, Inspection, MatchRule, Reason, Token};
+use crate::types::{DeviceRule, Identity, Inspection, MatchRule, Mode, Reason, Token};
 use crate::worker::Expected;
 
 fn known(address: &str) -> Known {
@@ -13,6 +13,7 @@ fn known(address: &str) -> Known {
         scrub: None,
         reset_method: "flr".to_owned(),
         deadlines: BTreeMap::new(),
+        minimum_mode: Mode::CopyVerified,
     };
     Known {
         subject: Subject {
@@ -50,6 +51,7 @@ fn view(address: &str) -> DeviceView {
         schedulable: true,
         quarantine: None,
         degraded: None,
+        checked: None,
         proof: None,
         unverified: None,
     }
@@ -68,7 +70,8 @@ fn quarantine(reason: Reason, raised: Raised) -> Option<QuarantineView> {
 }
 
 fn all(views: Vec<DeviceView>, known: Vec<(&str, Result<Known, String>)>) -> Vec<Device> {
-    let snapshot = Snapshot { devices: views, claims: Vec::new(), damaged: Vec::new(), unwritten: 0 };
+    let snapshot =
+        Snapshot { devices: views, claims: Vec::new(), damaged: Vec::new(), unwritten: 0, maintained: None };
     let name = |address: &str| address.parse::<PciAddress>().unwrap().device_name();
     let known = known.into_iter().map(|(address, known)| (name(address), known.map(Arc::new))).collect();
     devices(&snapshot, &known, false)

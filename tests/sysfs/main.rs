@@ -1,8 +1,15 @@
 //! Nine sysfs trees captured from a real kernel, probed by the real worker and judged as a node would.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking"
+)]
+
+mod policy;
+mod tree;
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,32 +17,7 @@ use cleanslate::proof::verdict::{Stage, Verdict, of_end, of_probe};
 use cleanslate::types::{Deadline, Fact, PciAddress, Probe, Roots, StepName};
 use cleanslate::worker::{Bench, Command, Outcome, Program, Report};
 use serde_json::Value;
-
-/// Lays a captured tree out as the kernel shows it; `fixtures/sysfs/README.md` explains the files.
-fn lay_out(tree: &Path, sys: &Path) {
-    let devices = sys.join("bus/pci/devices");
-    fs::create_dir_all(&devices).unwrap();
-    if !tree.ends_with("09-aer-not-owned-by-os") {
-        fs::create_dir_all(sys.join("bus/pci_express/drivers/aer")).unwrap();
-    }
-    for function in fs::read_dir(tree).unwrap() {
-        let function = function.unwrap().path();
-        let real = fs::read_to_string(function.join("_realpath")).unwrap();
-        let below = real.trim().split("devices/").last().unwrap();
-        let folder = sys.join("devices").join(below);
-        fs::create_dir_all(&folder).unwrap();
-        symlink(&folder, devices.join(function.file_name().unwrap())).unwrap();
-        for file in fs::read_dir(&function).unwrap() {
-            let file = file.unwrap().path();
-            let name = file.file_name().unwrap().to_str().unwrap();
-            if let Some(link) = name.strip_suffix(".symlink") {
-                symlink(fs::read_to_string(&file).unwrap().trim(), folder.join(link)).unwrap();
-            } else if !name.ends_with(".size") && !name.ends_with(".errno") && name != "_realpath" {
-                fs::copy(&file, folder.join(name)).unwrap();
-            }
-        }
-    }
-}
+use tree::lay_out;
 
 async fn probe(root: &Path, address: PciAddress) -> Outcome<Probe> {
     let program = Program(env!("CARGO_BIN_EXE_cleanslate").into());

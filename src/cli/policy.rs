@@ -1,0 +1,149 @@
+//! `cleanslate policy`: what a policy file would do, told without a daemon and without touching a device.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::quarantine::print_json;
+use super::{Output, fail};
+use crate::config;
+use crate::inventory::names;
+use crate::types::{Deadline, Decision, Ids, PciAddress, Policy, Roots};
+use crate::worker::{Bench, Command as Order, Outcome, Report, Seen};
+
+const EXAMPLES: &str = "\
+Examples:
+  cleanslate policy check /etc/cleanslate/policy.yaml
+  cleanslate policy explain 0000:3b:00.0 --policy policy.yaml
+  cleanslate policy explain all --policy policy.yaml -o json | jq '.[] | select(.ours)'
+
+Both read only: the policy file, and attributes of sysfs that the kernel caches.";
+
+/// How long the list of functions may take.
+const SCAN: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct PolicyArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Read a policy file and say what is wrong with it
+    Check {
+        /// The policy file
+        file: PathBuf,
+    },
+    /// Say why a device of this node is ours or not
+    Explain {
+        /// Its PCI address, or `all`
+        address: String,
+        /// The policy file; without one no device is ours
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
+        /// sysfs
+        #[arg(long, value_name = "DIR", default_value = "/sys")]
+        sys: PathBuf,
+        /// How to print
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+}
+
+pub(super) fn run(args: PolicyArgs) -> ExitCode {
+    match args.command {
+        Command::Check { file } => match config::load(&file) {
+            Ok(policy) => {
+                println!("{}: {} rules, nothing wrong", file.display(), policy.devices.len());
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(error),
+        },
+        Command::Explain { address, policy, sys, output } => {
+            match explain(&address, policy.as_deref(), sys) {
+                Ok(lines) if output == Output::Json => print_json(&lines),
+                Ok(lines) => {
+                    for line in &lines {
+                        println!(
+                            "{}: {}",
+                            line["address"].as_str().unwrap_or_default(),
+                            line["why"].as_str().unwrap_or_default()
+                        );
+                    }
+                    ExitCode::SUCCESS
+                }
+                Err(error) => fail(error),
+            }
+        }
+    }
+}
+
+fn explain(
+    wanted: &str,
+    policy: Option<&std::path::Path>,
+    sys: PathBuf,
+) -> Result<Vec<serde_json::Value>, String> {
+    let address = match wanted {
+        "all" => None,
+        address => Some(address.parse::<PciAddress>().map_err(|error| format!("{error}, or all"))?),
+    };
+    let policy = match policy {
+        Some(path) => config::load(path).map_err(|error| error.to_string())?,
+        None => Policy::default(),
+    };
+    let seen = scan(Roots { sys, ..Roots::default() })?;
+    let wanted: Vec<_> =
+        seen.iter().filter(|seen| address.is_none_or(|address| address == seen.address)).collect();
+    if let (Some(address), []) = (address, wanted.as_slice()) {
+        return Err(format!("{address}: there is no such PCI function on this node"));
+    }
+    Ok(wanted.into_iter().map(|seen| line(&policy, seen)).collect())
+}
+
+fn scan(roots: Roots) -> Result<Vec<Seen>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let bench = Bench { roots: roots.clone(), ..Bench::default() };
+    match runtime.block_on(bench.run(&[Order::Scan(roots)], Deadline::after(SCAN))) {
+        Outcome::Done(Report::Scanned(seen)) => Ok(seen),
+        Outcome::Failed(failure) => Err(format!("sysfs cannot be read: {}", failure.text)),
+        other => Err(format!("sysfs cannot be read: {other:?}")),
+    }
+}
+
+fn line(policy: &Policy, seen: &Seen) -> serde_json::Value {
+    let (ours, why) = match &seen.ids {
+        Ok(ids) => words(policy, seen.address, ids),
+        Err(why) => (false, format!("not ours: its ids cannot be read: {why}")),
+    };
+    json!({"address": seen.address, "ours": ours, "why": why, "ids": seen.ids.as_ref().ok()})
+}
+
+fn words(policy: &Policy, address: PciAddress, ids: &Ids) -> (bool, String) {
+    let names = [names::vendor(ids.vendor), names::product(ids.vendor, ids.device)];
+    let name = names.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let name = if name.is_empty() { "no known model".to_owned() } else { name };
+    let what = format!("{:04x}:{:04x} class {:06x} ({name})", ids.vendor, ids.device, ids.class);
+    match policy.decide(address, ids) {
+        Decision::Ours(rule) => (true, format!("ours: {what} matches devices[{rule}]")),
+        Decision::Protected(rule, protected) => (
+            false,
+            format!(
+                "not ours: {what} matches devices[{rule}], but is {protected}: a rule must name its address, or its vendor and device"
+            ),
+        ),
+        Decision::Foreign(mismatches) if mismatches.is_empty() => {
+            (false, format!("not ours: {what}; the policy has no rules"))
+        }
+        Decision::Foreign(mismatches) => {
+            let rules =
+                mismatches.iter().enumerate().map(|(rule, field)| format!("devices[{rule}] by its {field}"));
+            (false, format!("not ours: {what} differs from {}", rules.collect::<Vec<_>>().join(", ")))
+        }
+    }
+}
