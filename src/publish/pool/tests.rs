@@ -91,7 +91,7 @@ fn what_is_lost_comes_back_under_the_same_generation() {
     server.stored.retain(|name, _| name.ends_with("02"));
     assert_eq!(server.reach(&devices(130)), did("cc", &[1, 1, 1]));
     server.stored.remove("node-a-cleanslate.dev-01");
-    assert_eq!(server.reach(&tainted(devices(130), 0, "x")), did("uuc", &[2, 2, 2]), "that is a change too");
+    assert_eq!(server.reach(&tainted(devices(130), 0, "x")), did("ucu", &[2, 2, 2]), "that is a change too");
     server.stored.clear();
     let changes = pool().plan(&devices(130), &server.stored, 7);
     let generation = |change: &Change| change.written().map(|slice| slice.spec.pool.generation);

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::objects::Objects;
 use super::refusal::Refusal;
 use super::route::Route;
 use super::{Call, Kind, Shared, Verb, lock};
@@ -64,13 +65,19 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Bo
     };
     let body = request.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default();
     let scripted = (route.kind == Kind::Slices).then(|| shared.scripted(route.verb)).flatten();
-    let done = match scripted {
-        Some(code) => Err(Refusal::scripted(code)),
-        None => act(&route, &body, shared),
+    let done = {
+        // Whoever sees what a call did finds it counted.
+        let mut objects = shared.objects();
+        let done = match scripted {
+            Some(code) => Err(Refusal::scripted(code)),
+            None => act(&route, &body, shared, &mut objects),
+        };
+        let code = done.as_ref().map_or_else(|refusal| refusal.code, |(code, _)| *code);
+        let (verb, kind, name, dry) = (route.verb, route.kind, named(&route, &body), route.is_dry());
+        lock(&shared.calls).push(Call { verb, kind, name, dry, code });
+        done
     };
-    let code = done.as_ref().map_or_else(|refusal| refusal.code, |(code, _)| *code);
-    let (verb, kind, name, dry) = (route.verb, route.kind, named(&route, &body), route.is_dry());
-    lock(&shared.calls).push(Call { verb, kind, name, dry, code });
+    shared.signal();
     match done {
         Ok((code, body)) => {
             Response::builder().status(code).header("content-type", "application/json").body(body)
@@ -80,10 +87,14 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Bo
     .unwrap_or_else(|_| respond(500, &Value::Null))
 }
 
-fn act(route: &Route, body: &Bytes, shared: &Arc<Shared>) -> Result<(u16, Body), Refusal> {
+fn act(
+    route: &Route,
+    body: &Bytes,
+    shared: &Arc<Shared>,
+    objects: &mut Objects,
+) -> Result<(u16, Body), Refusal> {
     let object = || serde_json::from_slice::<Value>(body).map_err(Refusal::bad_request);
     let (space, fields, dry) = (route.namespace.as_deref(), route.fields(), route.is_dry());
-    let mut objects = shared.objects();
     let done = match route.verb {
         Verb::Get => (200, objects.get(&route.key())?),
         Verb::List => {
@@ -104,12 +115,11 @@ fn act(route: &Route, body: &Bytes, shared: &Arc<Shared>) -> Result<(u16, Body),
             (200, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}))
         }
         Verb::Watch => {
-            drop(objects);
-            return Ok((200, StreamBody::new(changes(route.clone(), Arc::clone(shared))).boxed_unsync()));
+            let version = route.version().unwrap_or(objects.version);
+            let changes = changes(route.clone(), Arc::clone(shared), version);
+            return Ok((200, StreamBody::new(changes).boxed_unsync()));
         }
     };
-    drop(objects);
-    shared.signal();
     Ok((done.0, full(&done.1)))
 }
 
@@ -124,11 +134,15 @@ struct Watching {
 }
 
 /// One line of JSON for each change, until the client's own limit.
-fn changes(route: Route, shared: Arc<Shared>) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
+fn changes(
+    route: Route,
+    shared: Arc<Shared>,
+    version: u64,
+) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
     let watching = Watching {
         fields: route.fields(),
         changed: shared.changed.subscribe(),
-        version: route.version().unwrap_or_else(|| shared.objects().version),
+        version,
         end: Instant::now() + Duration::from_secs(route.seconds()),
         over: false,
         route,
