@@ -104,6 +104,7 @@ mod tests {
             info!(claim = "default/far", "claim refused");
             debug!("unseen");
             debug!(target: "other::module", "seen of another");
+            tracing::error!(target: "kube_runtime::watcher", "each failed try");
         });
         let bytes = lines.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
@@ -123,6 +124,11 @@ mod tests {
         let lines = logged(Format::Text, "info,other=debug");
         assert!(lines.contains(" INFO ") && lines.contains("claim refused claim=\"default/far\""), "{lines}");
         assert!(lines.contains("seen of another") && !lines.contains("unseen"), "{lines}");
+        assert!(!lines.contains("each failed try"), "{lines}");
+        assert!(
+            logged(Format::Text, "info,kube_runtime=warn").contains("each failed try"),
+            "unless it is asked for"
+        );
         assert_eq!(logged(Format::Text, "off"), "");
     }
 

@@ -49,8 +49,9 @@ pub enum Verb {
 /// What the server can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// Taints of devices are kept; without, they are dropped (1.34 and 1.35 by default).
-    pub taints: bool,
+    /// Fields of devices that are dropped without a word, unless the stored object has them already: `taints` in 1.34
+    /// and 1.35 by default.
+    pub drops: &'static [&'static str],
     /// It knows taints without effect; without, they are refused (1.34).
     pub effect_none: bool,
 }
@@ -252,7 +253,7 @@ impl Kind {
 impl Default for Features {
     /// As since 1.36.
     fn default() -> Self {
-        Self { taints: true, effect_none: true }
+        Self { drops: &[], effect_none: true }
     }
 }
 

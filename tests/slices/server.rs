@@ -74,7 +74,7 @@ async fn what_somebody_else_writes_is_put_right() {
 #[tokio::test]
 async fn where_taints_are_dropped_the_device_leaves_the_slice_and_never_stood_there_without() {
     let mut node = Node::new(&["0000:3b:00.0,reset_ms=600", "0000:5e:00.0,reset_ms=600"], POLICY);
-    node.api.set_features(Features { taints: false, effect_none: false });
+    node.api.set_features(Features { drops: &["taints"], effect_none: false });
     node.start_daemon();
     node.stands(FIRST, &[]).await;
     node.stands(SECOND, &[]).await;
@@ -128,11 +128,30 @@ async fn every_refusal_is_tried_again_shown_and_told_once() {
 async fn refused_updates_and_conflicts_get_through_in_the_end() {
     let node = proved().await;
     let kubelet = node.kubelet().await;
-    node.api.refuse(Verb::Update, &[409, 500, 403, 422, 409]);
+    node.api.refuse(Verb::Update, &[409, 500, 403, 422, 409, 409, 409, 409, 409, 409, 409]);
     node.twin.set_fault(FIRST.parse().unwrap(), Some(Fault::HangReset)).unwrap();
     node.prepare(&kubelet, "a", FIRST).await;
     node.stands(FIRST, &[HUNG]).await;
     assert_eq!(node.api.refusals_left(), 0);
+    assert!(node.log().contains("do not stay as we write them"), "{}", node.log());
+}
+
+#[tokio::test]
+async fn a_server_that_stores_something_else_is_told_and_not_flooded() {
+    let mut node = Node::new(&[FIRST], POLICY);
+    node.api.set_features(Features { drops: &["capacity"], ..Features::default() });
+    node.start_daemon();
+    let view = node.published("it says so", |view| view.failing().is_some()).await;
+    let error = &view.last_error.as_ref().unwrap().error;
+    assert!(error.contains(SLICE) && error.contains("otherwise than it was sent"), "{error}");
+    let version =
+        |node: &Node| node.slices().first().map(|slice| slice["metadata"]["resourceVersion"].clone());
+    let (first, _) = until("it is stored so", 20, || version(&node)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(node.writes().len() < 10, "{:?}", node.writes());
+    assert_eq!(version(&node), Some(first), "nobody is woken for it");
+    node.api.set_features(Features::default());
+    node.published("in step", |view| view.last_success.is_some()).await;
 }
 
 #[tokio::test]

@@ -15,11 +15,12 @@ const LONGEST: usize = 64;
 
 /// Makes of `slice` what is stored in place of `old`.
 pub(super) fn admit(slice: &mut Value, old: Option<&Value>, features: Features) -> Result<(), Refusal> {
-    // What the stored object has already is kept, though its feature is off.
-    if !features.taints && !old.is_some_and(|old| devices(old).any(is_tainted)) {
-        each_device(slice, |device| {
-            device.as_object_mut().map(|device| device.remove("taints"));
-        });
+    for field in features.drops {
+        if !old.is_some_and(|old| devices(old).any(|device| !device[field].is_null())) {
+            each_device(slice, |device| {
+                device.as_object_mut().map(|device| device.remove(*field));
+            });
+        }
     }
     let now = now();
     each_device(slice, |device| {

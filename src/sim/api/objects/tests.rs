@@ -36,7 +36,7 @@ fn versions_rise_and_stale_writes_conflict() {
 
 #[test]
 fn a_dry_run_says_what_would_be_and_stores_nothing() {
-    let features = Features { taints: false, effect_none: false };
+    let features = Features { drops: &["taints"], effect_none: false };
     let mut objects = Objects { features, ..Objects::default() };
     let answer = objects.create(&key("a"), slice("a", &tainted("NoSchedule")), true).unwrap();
     assert!(answer["spec"]["devices"][0]["taints"].is_null());
@@ -45,7 +45,8 @@ fn a_dry_run_says_what_would_be_and_stores_nothing() {
 
 #[test]
 fn taints_are_dropped_refused_or_kept_as_the_server_can() {
-    let features = |taints, effect_none| Features { taints, effect_none };
+    let features =
+        |taints, effect_none| Features { drops: if taints { &[] } else { &["taints"] }, effect_none };
     for (features, effect, expected) in [
         (features(false, false), "NoSchedule", Ok(false)),
         (features(false, false), "None", Ok(false)),
