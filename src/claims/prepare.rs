@@ -29,15 +29,19 @@ impl Job {
             return claims.answer(&record);
         }
         if let Some(record) = claims.ledger.claim(uid)
-            && (record.allocation != claim.allocation
-                || !record.is_granted()
-                || claims.ledger.is_stopping(uid))
+            && (record.allocation != claim.allocation || !record.is_granted() || claims.ledger.must_go(uid))
         {
-            // What this UID had before: another allocation, or work that ended in the middle.
-            tracing::info!(claim = %claim.reference, "an earlier allocation of this claim is released first");
+            // What this UID had before: another allocation, other cards, or work that ended in the middle.
+            tracing::info!(claim = %claim.reference, "an earlier grant of this claim is released first");
             super::unprepare::release(claims, &claim.reference).await;
         }
         let devices = self.devices().await?;
+        if let Some(record) = claims.ledger.claim(uid)
+            && record.devices.iter().any(|had| devices.iter().all(|now| now.subject.identity != had.identity))
+        {
+            tracing::info!(claim = %claim.reference, "other cards are in its slots: the earlier grant is released first");
+            super::unprepare::release(claims, &claim.reference).await;
+        }
         let leases = self.lease(&devices).await?;
         let proofs =
             leases.into_iter().zip(&devices).map(|(lease, known)| self.prove(lease, known, idle.take()));

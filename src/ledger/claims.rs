@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::device::{By, Cause, Event, Holder, Phase};
+use super::device::{By, Cause, Device, Event, Holder, Misfit, Phase};
 use super::record::{ClaimDevice, ClaimRecord, RecordPhase};
-use super::{Entry, Finish, Lease, Ledger, Proved, device_record, put, same};
+use super::{Entry, Finish, Lease, Ledger, Proved, State, device_record, put, same};
 use crate::store::{Change, Folder, StoreError};
 use crate::types::{AllocatedDevice, Claim, ClaimUid, Fault, Identity, PciAddress, Reason, Token};
 
@@ -58,6 +58,9 @@ pub enum LeaseError {
     /// Nobody has reported this device.
     #[error("device {0} is not known to the ledger yet")]
     Unknown(String),
+    /// The same device twice under two names, or a token that cannot rise any more.
+    #[error("{0}; no device was touched")]
+    Misfit(#[from] Misfit),
     /// The lease could not be made durable.
     #[error("{fault}: {source}; no device was touched")]
     Store {
@@ -88,15 +91,25 @@ impl Ledger {
                     Some(device) => return Err(refusal(device)),
                     None => return Err(LeaseError::Unknown(want.address.device_name())),
                 }
+                if let Some(other) = state.claim_at(want.address, &want.identity) {
+                    return Err(LeaseError::Held {
+                        device: want.address.device_name(),
+                        phase: "another card than the one that is granted to",
+                        holder: other.to_string(),
+                    });
+                }
             }
             let mut devices = Vec::new();
             let mut before = Vec::new();
             for want in wanted {
                 let Some(device) = state.devices.get(&want.identity) else { continue };
                 let token = Token { term: self.term, epoch: next_epoch(device.token, self.term) };
-                before.push(device.clone());
-                let by = By::Claim(claim.reference.clone());
-                state.force(&want.identity, Event::Lease { by, token });
+                let (by, was) = (By::Claim(claim.reference.clone()), device.clone());
+                if let Err(misfit) = state.apply(&want.identity, Event::Lease { by, token }) {
+                    state.unlease(before);
+                    return Err(misfit.into());
+                }
+                before.push(was);
                 devices.push(ClaimDevice {
                     allocated: want.allocated.clone(),
                     identity: want.identity.clone(),
@@ -123,13 +136,7 @@ impl Ledger {
         if let Err(source) = self.store.apply(vec![put(Folder::Claims, uid.as_str(), &record)]).await {
             let owed = {
                 let mut state = self.lock();
-                for device in before {
-                    // The token stays used: a write that fails late may still reach the disk.
-                    if let Some(now) = state.devices.get_mut(&device.identity) {
-                        now.holder = device.holder;
-                        now.proof = device.proof.filter(|_| now.quarantine.is_none());
-                    }
-                }
+                state.unlease(before);
                 match former {
                     Some(entry) => {
                         let owed = put(Folder::Claims, uid.as_str(), &entry.record);
@@ -234,10 +241,13 @@ impl Ledger {
         self.signal();
     }
 
-    /// Whether a claim's release was asked for and has not begun.
+    /// Whether a claim must be released before it can be prepared again: its release was asked for and has not
+    /// begun, or a card of it is not there any more.
     #[must_use]
-    pub fn is_stopping(&self, uid: &ClaimUid) -> bool {
-        self.lock().claims.get(uid).is_some_and(|entry| entry.stop)
+    pub fn must_go(&self, uid: &ClaimUid) -> bool {
+        let state = self.lock();
+        let gone = |device: &ClaimDevice| state.devices.get(&device.identity).is_none_or(|now| now.kept.gone);
+        state.claims.get(uid).is_some_and(|entry| entry.stop || entry.record.devices.iter().any(gone))
     }
 
     /// Takes a claim's devices back; they wait for cleaning. Returns who they are; none if the claim has none.
@@ -294,11 +304,25 @@ impl Ledger {
     }
 }
 
-pub(super) fn next_epoch(last: Token, term: u64) -> u64 {
-    if last.term == term { last.epoch + 1 } else { 1 }
+impl State {
+    /// Takes back what a lease did that has not become durable. The tokens stay used: a write that fails late may
+    /// still reach the disk.
+    fn unlease(&mut self, before: Vec<Device>) {
+        for device in before {
+            if let Some(now) = self.devices.get_mut(&device.identity) {
+                now.holder = device.holder;
+                now.proof = device.proof.filter(|_| now.quarantine.is_none());
+            }
+        }
+    }
 }
 
-fn refusal(device: &super::device::Device) -> LeaseError {
+/// The next epoch; one that cannot rise any more is no lease, which the device's state refuses.
+pub(super) fn next_epoch(last: Token, term: u64) -> u64 {
+    if last.term == term { last.epoch.saturating_add(1) } else { 1 }
+}
+
+fn refusal(device: &Device) -> LeaseError {
     let name = device.address.device_name();
     if let Some(quarantine) = &device.quarantine {
         return LeaseError::Quarantined {

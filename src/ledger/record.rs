@@ -99,6 +99,9 @@ pub(super) struct Kept {
     /// The last quarantine that a person ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lifted: Option<Lifted>,
+    /// Another card answers where it was: it is not on the bus any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) gone: bool,
     /// What the last proof counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) baseline: Option<Baseline>,
