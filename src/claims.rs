@@ -29,6 +29,8 @@ use crate::worker::Bench;
 
 /// Every call of the kubelet is answered within this; it gives up at 45 s.
 pub const ANSWER: Duration = Duration::from_secs(40);
+/// A job that only waits ends this long before its call, so that its own words are heard: what it waits for.
+const WORDS: Duration = Duration::from_millis(500);
 
 /// What the kubelet's calls are about.
 #[derive(Debug)]
@@ -94,7 +96,8 @@ impl Claims {
         }
         let uid = claim.reference.uid.clone();
         let key = queue::Key::Prepare(claim.allocation.clone());
-        let job = prepare::Job { claims: Arc::clone(self), claim, deadline, idle };
+        let patience = Deadline::after(deadline.left().saturating_sub(WORDS));
+        let job = prepare::Job { claims: Arc::clone(self), claim, deadline: patience, idle };
         self.queue.run(&uid, key, deadline, job.run(), || self.doing(&uid)).await
     }
 
