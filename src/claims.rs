@@ -29,6 +29,8 @@ use crate::worker::Bench;
 
 /// Every call of the kubelet is answered within this; it gives up at 45 s.
 pub const ANSWER: Duration = Duration::from_secs(40);
+/// How much earlier a job gives up waiting for a device: its words say what for.
+const WORDS: Duration = Duration::from_secs(2);
 
 /// What the kubelet's calls are about.
 #[derive(Debug)]
@@ -94,7 +96,7 @@ impl Claims {
         }
         let uid = claim.reference.uid.clone();
         let key = queue::Key::Prepare(claim.allocation.clone());
-        let job = prepare::Job { claims: Arc::clone(self), claim, deadline, idle };
+        let job = prepare::Job { claims: Arc::clone(self), claim, deadline: deadline.earlier(WORDS), idle };
         self.queue.run(&uid, key, deadline, job.run(), || self.doing(&uid)).await
     }
 
@@ -123,7 +125,7 @@ impl Claims {
     fn granted(&self, claim: &crate::types::Claim) -> Option<ClaimRecord> {
         let record = self.ledger.claim(&claim.reference.uid)?;
         let same = record.is_granted_on(self.ledger.boot_id()) && record.allocation == claim.allocation;
-        let same = same && !self.ledger.is_stopping(&claim.reference.uid);
+        let same = same && !self.ledger.must_go(&claim.reference.uid);
         same.then_some(record)
     }
 

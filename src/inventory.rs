@@ -164,18 +164,42 @@ impl Inventory {
         let before = self.identified();
         let turns = Semaphore::new(AT_ONCE);
         let inspections = ours.map(|(seen, rule)| async {
-            // Who is known already may be in somebody's hands: its probes watch over its identity.
-            match before.iter().find(|known| known.subject.address == seen.address) {
-                Some(known) => (seen.address.device_name(), Ok(Arc::clone(known))),
-                None => {
+            let known = before.iter().find(|known| known.subject.address == seen.address);
+            match known {
+                // It is in somebody's hands: the probes of its holder watch over its identity.
+                Some(known) if self.ledger.is_held(&known.subject.identity) => {
+                    (seen.address, Ok(Arc::clone(known)))
+                }
+                _ => {
                     let _turn = turns.acquire().await;
-                    self.inspect(seen.address, rule).await
+                    (seen.address, self.inspect(seen.address, rule).await.or_else(|sick| sick.or(known)))
                 }
             }
         });
-        let known = futures_util::future::join_all(inspections).await;
-        self.ledger.accounted().await;
-        self.state.send_replace(State::Read(known.into_iter().collect()));
+        let mut known: BTreeMap<_, _> =
+            futures_util::future::join_all(inspections).await.into_iter().collect();
+        refuse_twins(&mut known);
+        let mut written = true;
+        for known in known.values().flatten() {
+            if let Err(error) = self.ledger.found(&known.subject.identity, known.subject.address).await {
+                tracing::error!(device = %known.subject.address, %error, "what its records say could not be written");
+                written = false;
+            }
+        }
+        if written {
+            self.ledger.accounted().await;
+        }
+        let known = known.into_iter().map(|(address, known)| (address.device_name(), known));
+        self.state.send_replace(State::Read(known.collect()));
+    }
+
+    /// Whether a device of ours could not be identified at the last look.
+    #[must_use]
+    pub fn is_incomplete(&self) -> bool {
+        match &*self.state.borrow() {
+            State::Read(known) => known.values().any(Result::is_err),
+            State::Unread | State::Failed(_) => true,
+        }
     }
 
     /// Forgets who is at this address, so that the next look asks.
@@ -211,34 +235,57 @@ impl Inventory {
         }
     }
 
-    async fn inspect(&self, address: PciAddress, rule: &DeviceRule) -> (String, Result<Arc<Known>, String>) {
-        let name = address.device_name();
+    async fn inspect(&self, address: PciAddress, rule: &DeviceRule) -> Result<Arc<Known>, Sick> {
         let deadline = Deadline::after(rule.deadline(StepName::Inspect));
         let orders = [self.bench.order(address, None, None), Command::Inspect];
-        let outcome = self.bench.run(&orders, deadline).await;
-        let Outcome::Done(Report::Inspected(inspection)) = outcome else {
-            return (name, Err(self.sick(address, outcome).await));
-        };
-        let known = known(address, rule, &inspection);
-        if let Err(error) = self.ledger.found(&known.subject.identity, address).await {
-            tracing::error!(device = %address, %error, "what its records say could not be written");
+        match self.bench.run(&orders, deadline).await {
+            Outcome::Done(Report::Inspected(inspection)) => Ok(Arc::new(known(address, rule, &inspection))),
+            other => Err(self.sick(address, &other).await),
         }
-        (name, Ok(Arc::new(known)))
     }
 
     /// A device of ours that does not even say who it is: known by its last identity, and quarantined for what a
     /// proof would be.
-    async fn sick(&self, address: PciAddress, outcome: Outcome<Report>) -> String {
-        let Verdict { claim, device, node, .. } = of_end(StepName::Inspect, &outcome);
+    async fn sick(&self, address: PciAddress, outcome: &Outcome<Report>) -> Sick {
+        let Verdict { claim, device, node, .. } = of_end(StepName::Inspect, outcome);
         let Some((reason, evidence)) = device else {
             let words = claim.or(node.map(|(fault, why)| format!("{fault}: {why}")));
-            return words.unwrap_or_else(|| "it gave no inspection".to_owned());
+            return Sick { words: words.unwrap_or_else(|| "it gave no inspection".to_owned()), bad: false };
         };
         let identity = self.ledger.at(address).unwrap_or_else(|| Identity::from_address(address));
         let _ = self.ledger.found(&identity, address).await;
         let words = format!("{evidence}; it is in quarantine: {reason} ({})", reason.class());
         let _ = self.ledger.quarantine(&identity, reason, evidence, None).await;
-        words
+        Sick { words, bad: true }
+    }
+}
+
+/// A device that could not be identified.
+struct Sick {
+    words: String,
+    /// It is the device's fault; else it may be the same that it was.
+    bad: bool,
+}
+
+impl Sick {
+    fn or(self, before: Option<&Arc<Known>>) -> Result<Arc<Known>, String> {
+        match before {
+            Some(known) if !self.bad => Ok(Arc::clone(known)),
+            _ => Err(self.words),
+        }
+    }
+}
+
+/// Two cards with one serial number would share one state: neither can be told from the other, so neither is used.
+fn refuse_twins(known: &mut BTreeMap<PciAddress, Result<Arc<Known>, String>>) {
+    let mut places: BTreeMap<Identity, Vec<PciAddress>> = BTreeMap::new();
+    for known in known.values().flatten() {
+        places.entry(known.subject.identity.clone()).or_default().push(known.subject.address);
+    }
+    for (identity, places) in places.into_iter().filter(|(_, places)| places.len() > 1) {
+        let all: Vec<_> = places.iter().map(PciAddress::to_string).collect();
+        let words = format!("its serial number is not unique: {identity} is at {}", all.join(" and "));
+        known.extend(places.into_iter().map(|place| (place, Err(words.clone()))));
     }
 }
 

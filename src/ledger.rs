@@ -10,6 +10,7 @@ mod lease;
 mod maintenance;
 mod record;
 mod recover;
+mod release;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +21,7 @@ use tokio::sync::watch;
 use crate::store::{Change, Folder, Store, StoreError};
 use crate::types::{Baseline, ClaimRef, ClaimUid, Counts, Identity, PciAddress, Reason, StepName, Token};
 
-pub use claims::{LeaseError, Released, Wanted};
+pub use claims::{LeaseError, Wanted};
 pub use device::{Cause, Misfit, Phase};
 use device::{Device, Event};
 pub use lease::{Evidence, Finish, Lease, Proved, Unsealed};
@@ -28,6 +29,7 @@ pub use maintenance::Chore;
 use record::DeviceRecord;
 pub use record::{ClaimDevice, ClaimRecord, LastProof, Quarantine, Raised, RecordPhase};
 pub use recover::{LedgerError, Recovered};
+pub use release::Released;
 pub use snapshot::{ClaimView, DeviceView, QuarantineView, Snapshot, Unverified};
 
 /// The ledger.
@@ -86,7 +88,14 @@ impl Ledger {
     #[must_use]
     pub fn at(&self, address: PciAddress) -> Option<Identity> {
         let state = self.lock();
-        state.devices.values().find(|device| device.address == address).map(|device| device.identity.clone())
+        let here = |device: &&Device| device.address == address && !device.kept.gone;
+        state.devices.values().find(here).map(|device| device.identity.clone())
+    }
+
+    /// Whether somebody has the device or works on it.
+    #[must_use]
+    pub fn is_held(&self, identity: &Identity) -> bool {
+        self.lock().devices.get(identity).is_some_and(|device| device.holder != device::Holder::Free)
     }
 
     /// A device was found on the bus. What a damaged record may have granted is quarantined at once.
@@ -94,38 +103,33 @@ impl Ledger {
     /// # Errors
     /// The quarantine could not be written; it holds in memory and is written as soon as the disk allows.
     pub async fn found(&self, identity: &Identity, address: PciAddress) -> Result<(), StoreError> {
-        let (suspect, inherited) = {
+        let changes = {
             let mut state = self.lock();
             let token = Token { term: self.term, epoch: 0 };
             let device = state
                 .devices
                 .entry(identity.clone())
                 .or_insert_with(|| Device::new(identity.clone(), address, token));
-            device.address = address;
-            // Before it said who it is, it was known by its place.
-            let place = Identity::from_address(address);
-            let inherited = (place != *identity).then(|| state.devices.remove(&place)).flatten();
-            let inherited = inherited.and_then(|device| device.quarantine);
+            (device.address, device.kept.gone) = (address, false);
+            let mut changes = state.displace_others(identity, address);
             let Some(device) = state.devices.get(identity) else { return Ok(()) };
             let free = device.holder == device::Holder::Free && device.quarantine.is_none();
-            (state.suspect && free, inherited)
+            if state.suspect && free {
+                let evidence = format!("damaged records: {}", state.damaged.join("; "));
+                changes.extend(state.quarantine(identity, Reason::UnknownOwner, evidence, None));
+            }
+            changes
         };
         self.signal();
-        if let Some(Quarantine { reason, evidence, token, .. }) = inherited {
-            self.quarantine(identity, reason, evidence, token).await?;
-            let place = Identity::from_address(address);
-            self.write_or_owe(vec![remove_quarantine(&place)]).await?;
-        }
-        if !suspect {
-            return Ok(());
-        }
-        let evidence = format!("damaged records: {}", self.lock().damaged.join("; "));
-        self.quarantine(identity, Reason::UnknownOwner, evidence, None).await
+        self.write_or_owe(changes).await
     }
 
-    /// Every device of the node was found once: what damaged records may have been about is quarantined, so they
-    /// are moved to where a person finds them.
+    /// Every device of the node was found once, and what damaged records may have been about is quarantined on the
+    /// disk: they are moved to where a person finds them.
     pub async fn accounted(&self) {
+        if self.store.unwritten() > 0 {
+            return;
+        }
         let aside = std::mem::take(&mut self.lock().aside);
         // What cannot be moved is owed; it restricts as long as it stands.
         let _ = self.write_or_owe(aside).await;
@@ -144,7 +148,7 @@ impl Ledger {
     ) -> Result<(), StoreError> {
         let changes = {
             let mut state = self.lock();
-            let mut changes = state.quarantine(identity, reason, evidence, token, Raised::Elsewhere);
+            let mut changes = state.quarantine(identity, reason, evidence, token);
             changes.extend(state.settled(identity));
             changes
         };
@@ -174,8 +178,21 @@ impl Ledger {
         };
         let changes = vec![put(Folder::Devices, identity.as_str(), &record), remove_quarantine(&identity)];
         self.store.apply(changes).await?;
-        self.lock().apply(&identity, Event::Lift)?;
+        let worse = {
+            let mut state = self.lock();
+            let now = state.devices.get(&identity).and_then(|device| device.quarantine.clone());
+            // What was raised while the disk was written was not what the operator meant.
+            let worse = now.filter(|now| *now != quarantine);
+            if worse.is_none() {
+                state.apply(&identity, Event::Lift)?;
+            }
+            worse
+        };
         self.signal();
+        if let Some(worse) = worse {
+            self.write_or_owe(vec![put(Folder::Quarantine, identity.as_str(), &worse)]).await?;
+            return Err(LiftError::Changed(device.to_owned(), worse.reason));
+        }
         Ok(quarantine)
     }
 
@@ -226,11 +243,60 @@ impl State {
     fn apply(&mut self, identity: &Identity, event: Event) -> Result<(), Misfit> {
         let Some(device) = self.devices.get_mut(identity) else { return Ok(()) };
         *device = device.on(event)?;
-        if device.holder == device::Holder::Free {
+        if !device.is_worked_on() {
             self.steps.remove(identity);
+        }
+        if !device.is_granted() {
             self.checked.remove(identity);
         }
         Ok(())
+    }
+
+    /// Those who were at this address before are not there any more. One that a claim still has is quarantined:
+    /// its pod may have the other card's device nodes.
+    fn displace_others(&mut self, identity: &Identity, address: PciAddress) -> Vec<Change> {
+        let here = |device: &&Device| device.address == address && device.identity != *identity;
+        let others: Vec<_> =
+            self.devices.values().filter(here).filter(|other| !other.kept.gone).cloned().collect();
+        let mut changes = Vec::new();
+        for other in others {
+            tracing::warn!(device = %address, was = %other.identity, is = %identity, "another card answers");
+            // Before it said who it is, a device is known by its place: that was this very card, or an earlier one.
+            let place = other.identity == Identity::from_address(address);
+            match (&other.quarantine, other.claim()) {
+                (Some(quarantine), None) if place => {
+                    let Quarantine { reason, evidence, token, .. } = quarantine.clone();
+                    changes.extend(self.quarantine(identity, reason, evidence, token));
+                    changes.push(remove_quarantine(&other.identity));
+                    self.devices.remove(&other.identity);
+                    continue;
+                }
+                (_, Some(claim)) => {
+                    let evidence =
+                        format!("{identity} answers at {address} while claim {claim} has this one");
+                    let token = Some(other.token);
+                    changes.extend(self.quarantine(
+                        &other.identity,
+                        Reason::IdentityChanged,
+                        evidence,
+                        token,
+                    ));
+                }
+                (_, None) => {}
+            }
+            self.force(&other.identity, Event::Gone);
+            let record = self.devices.get(&other.identity).map(device_record);
+            changes.extend(record.map(|record| put(Folder::Devices, other.identity.as_str(), &record)));
+            changes.extend(self.settled(&other.identity));
+        }
+        changes
+    }
+
+    /// The claim that has another card at this address.
+    fn claim_at(&self, address: PciAddress, besides: &Identity) -> Option<&ClaimRef> {
+        let others =
+            self.devices.values().filter(|device| device.address == address && device.identity != *besides);
+        others.filter_map(Device::claim).next()
     }
 
     /// The event, where it is already known to fit; if it does not, the state stays and the log says so.
@@ -246,7 +312,6 @@ impl State {
         reason: Reason,
         evidence: String,
         token: Option<Token>,
-        raised: Raised,
     ) -> Vec<Change> {
         let Some(device) = self.devices.get(identity) else { return Vec::new() };
         let attempts = device.quarantine.as_ref().map_or(0, |now| now.attempts);
@@ -258,23 +323,12 @@ impl State {
             token,
             since: jiff::Timestamp::now(),
             attempts,
-            raised,
+            raised: Raised::Elsewhere,
             other: serde_json::Map::new(),
         };
         self.force(identity, Event::Quarantine(quarantine));
         let now = self.devices.get(identity).and_then(|device| device.quarantine.as_ref());
         now.map(|now| put(Folder::Quarantine, identity.as_str(), now)).into_iter().collect()
-    }
-
-    /// A prepare meets this quarantine: where no pod has the device, the one that wants it must go elsewhere.
-    fn met(&mut self, identity: &Identity) -> Vec<Change> {
-        let Some(device) = self.devices.get_mut(identity) else { return Vec::new() };
-        let is_granted = device.is_granted();
-        let quarantine =
-            device.quarantine.as_mut().filter(|now| !is_granted && now.raised != Raised::Prepare);
-        let Some(quarantine) = quarantine else { return Vec::new() };
-        quarantine.raised = Raised::Prepare;
-        vec![put(Folder::Quarantine, identity.as_str(), quarantine)]
     }
 
     /// Releasing records that this device no longer keeps on the disk; to be removed after what replaces them is
@@ -303,8 +357,11 @@ pub enum LiftError {
     #[error("{0}: no device of ours has this address, name or serial; `cleanslate status` lists them")]
     Unknown(String),
     /// It is not in quarantine.
-    #[error("{0} is not in quarantine")]
+    #[error("{0} is not in quarantine; `cleanslate quarantine list` has those that are")]
     Not(String),
+    /// It got another quarantine meanwhile, which stands.
+    #[error("{0} has just got another quarantine, {1}, which stands")]
+    Changed(String, Reason),
     /// The disk refused; the quarantine stands.
     #[error("{0}; the quarantine stands")]
     Store(#[from] StoreError),

@@ -21,8 +21,10 @@ use crate::worker::Bench;
 const TICK: Duration = Duration::from_secs(1);
 /// Before a chore that was not done, and cost nobody a quarantine, is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Between two looks for devices that could not be read.
+/// Between two looks for devices that came, went or were replaced.
 const LOOK: Duration = Duration::from_secs(60);
+/// The same while one of them could not be read: an earlier worker may just be letting go of it.
+const LOOK_SOON: Duration = Duration::from_secs(2);
 
 /// The maintenance of a node.
 #[derive(Debug)]
@@ -64,7 +66,8 @@ impl Maintenance {
                 _ = ticks.tick() => {
                     // What fails again is logged where it fails.
                     let _ = self.ledger.settle().await;
-                    if looked.elapsed() > LOOK {
+                    let pause = if self.inventory.is_incomplete() { LOOK_SOON } else { LOOK };
+                    if looked.elapsed() > pause {
                         self.inventory.rescan().await;
                         looked = Instant::now();
                     }

@@ -9,7 +9,7 @@ use crate::inventory::Known;
 use crate::ledger::{Lease, LeaseError, Proved, Wanted};
 use crate::proof::verdict::Verdict;
 use crate::proof::{Patience, Unproved, prove};
-use crate::types::{Claim, Deadline, Reason, Requirements};
+use crate::types::{Claim, Deadline, PciAddress, Reason, Requirements};
 use crate::worker::Worker;
 
 pub(super) struct Job {
@@ -29,15 +29,19 @@ impl Job {
             return claims.answer(&record);
         }
         if let Some(record) = claims.ledger.claim(uid)
-            && (record.allocation != claim.allocation
-                || !record.is_granted()
-                || claims.ledger.is_stopping(uid))
+            && (record.allocation != claim.allocation || !record.is_granted() || claims.ledger.must_go(uid))
         {
-            // What this UID had before: another allocation, or work that ended in the middle.
-            tracing::info!(claim = %claim.reference, "an earlier allocation of this claim is released first");
+            // What this UID had before: another allocation, other cards, or work that ended in the middle.
+            tracing::info!(claim = %claim.reference, "an earlier grant of this claim is released first");
             super::unprepare::release(claims, &claim.reference).await;
         }
         let devices = self.devices().await?;
+        if let Some(record) = claims.ledger.claim(uid)
+            && record.devices.iter().any(|had| devices.iter().all(|now| now.subject.identity != had.identity))
+        {
+            tracing::info!(claim = %claim.reference, "other cards are in its slots: the earlier grant is released first");
+            super::unprepare::release(claims, &claim.reference).await;
+        }
         let leases = self.lease(&devices).await?;
         let proofs =
             leases.into_iter().zip(&devices).map(|(lease, known)| self.prove(lease, known, idle.take()));
@@ -69,7 +73,15 @@ impl Job {
         let asked = self.claim.allocation.devices.iter().zip(&self.claim.requirements);
         for (allocated, requirements) in asked {
             let found = self.claims.inventory.find(&allocated.device, self.deadline).await;
-            let known = found.map_err(|error| Refusal(error.to_string()))?;
+            let known = match found {
+                Ok(known) => known,
+                Err(error) => {
+                    if let Some(address) = PciAddress::from_device_name(&allocated.device) {
+                        self.claims.ledger.turned_away(address).await;
+                    }
+                    return Err(Refusal(error.to_string()));
+                }
+            };
             if let Some(why) = &known.unsupported {
                 return Err(Refusal(format!("device {} is never granted as it is: {why}", allocated.device)));
             }

@@ -1,11 +1,10 @@
-//! What claims ask of the ledger: a lease of all their devices, the grant, the undo, the release.
+//! What claims ask of the ledger: a lease of all their devices, the grant, the undo.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::device::{By, Cause, Device, Event, Holder, Phase};
+use super::device::{By, Device, Event, Holder, Misfit, Phase};
 use super::record::{ClaimDevice, ClaimRecord, Raised, RecordPhase};
-use super::{Entry, Finish, Lease, Ledger, Proved, device_record, put, same};
+use super::{Entry, Finish, Lease, Ledger, Proved, State, device_record, put};
 use crate::store::{Change, Folder, StoreError};
 use crate::types::{AllocatedDevice, Claim, ClaimUid, Fault, Identity, PciAddress, Reason, Token};
 
@@ -58,6 +57,9 @@ pub enum LeaseError {
     /// Nobody has reported this device.
     #[error("device {0} is not known to the ledger yet")]
     Unknown(String),
+    /// The same device twice under two names, or a token that cannot rise any more.
+    #[error("{0}; no device was touched")]
+    Misfit(#[from] Misfit),
     /// The lease could not be made durable.
     #[error("{fault}: {source}; no device was touched")]
     Store {
@@ -77,42 +79,6 @@ struct Begun {
     former: Option<Entry>,
 }
 
-/// A claim's devices, taken back. While this lives, a call of the kubelet waits for their cleaning.
-#[derive(Debug)]
-#[must_use]
-pub struct Released {
-    ledger: Arc<Ledger>,
-    devices: BTreeSet<Identity>,
-}
-
-impl Released {
-    /// Those that had to be cleaned; none if the claim had none.
-    #[must_use]
-    pub fn devices(&self) -> &BTreeSet<Identity> {
-        &self.devices
-    }
-
-    /// Those that still wait for their cleaning or are in it.
-    #[must_use]
-    pub fn unclean(&self) -> BTreeSet<Identity> {
-        let state = self.ledger.lock();
-        let held = |identity: &&Identity| {
-            let by = state.devices.get(identity).and_then(|device| device.holder.by());
-            matches!(by, Some(By::Maintenance(_)))
-        };
-        self.devices.iter().filter(held).cloned().collect()
-    }
-}
-
-impl Drop for Released {
-    fn drop(&mut self) {
-        let mut state = self.ledger.lock();
-        state.awaited.retain(|identity| !self.devices.contains(identity));
-        drop(state);
-        self.ledger.signal();
-    }
-}
-
 impl Ledger {
     /// The record of a claim that we prepare or have granted.
     #[must_use]
@@ -128,9 +94,7 @@ impl Ledger {
         let Begun { record, before, former } = match self.begin(claim, wanted) {
             Ok(begun) => begun,
             Err((refusal, changes)) => {
-                self.signal();
-                // What cannot be written is owed: memory is right already.
-                let _ = self.write_or_owe(changes).await;
+                self.note(changes).await;
                 return Err(refusal);
             }
         };
@@ -139,13 +103,7 @@ impl Ledger {
         if let Err(source) = self.store.apply(vec![put(Folder::Claims, uid.as_str(), &record)]).await {
             let owed = {
                 let mut state = self.lock();
-                for device in before {
-                    // The token stays used: a write that fails late may still reach the disk.
-                    if let Some(now) = state.devices.get_mut(&device.identity) {
-                        now.holder = device.holder;
-                        now.proof = device.proof.filter(|_| now.quarantine.is_none());
-                    }
-                }
+                state.unlease(before);
                 match former {
                     Some(entry) => {
                         let owed = put(Folder::Claims, uid.as_str(), &entry.record);
@@ -166,6 +124,22 @@ impl Ledger {
         Ok(record.devices.into_iter().map(lease).collect())
     }
 
+    /// A prepare is refused for what the device at this address is, before it could ask for a lease.
+    pub async fn turned_away(&self, address: PciAddress) {
+        let Some(identity) = self.at(address) else { return };
+        let changes = self.lock().met(&identity);
+        self.note(changes).await;
+    }
+
+    async fn note(&self, changes: Vec<Change>) {
+        // Where nothing changed nobody is woken: who waits for his lease would wake himself.
+        if !changes.is_empty() {
+            self.signal();
+            // What cannot be written is owed: memory is right already.
+            let _ = self.write_or_owe(changes).await;
+        }
+    }
+
     /// Leases in memory, or refuses with what is to be written of it.
     fn begin(&self, claim: &Claim, wanted: &[Wanted]) -> Result<Begun, (LeaseError, Vec<Change>)> {
         let mut state = self.lock();
@@ -178,15 +152,26 @@ impl Ledger {
                 }
                 None => return Err((LeaseError::Unknown(want.address.device_name()), Vec::new())),
             }
+            if let Some(other) = state.claim_at(want.address, &want.identity) {
+                let refusal = LeaseError::Held {
+                    device: want.address.device_name(),
+                    phase: "another card than the one that is granted to",
+                    holder: other.to_string(),
+                };
+                return Err((refusal, Vec::new()));
+            }
         }
         let mut devices = Vec::new();
         let mut before = Vec::new();
         for want in wanted {
             let Some(device) = state.devices.get(&want.identity) else { continue };
             let token = Token { term: self.term, epoch: next_epoch(device.token, self.term) };
-            before.push(device.clone());
-            let by = By::Claim(claim.reference.clone());
-            state.force(&want.identity, Event::Lease { by, token });
+            let (by, was) = (By::Claim(claim.reference.clone()), device.clone());
+            if let Err(misfit) = state.apply(&want.identity, Event::Lease { by, token }) {
+                state.unlease(before);
+                return Err((misfit.into(), Vec::new()));
+            }
+            before.push(was);
             devices.push(ClaimDevice {
                 allocated: want.allocated.clone(),
                 identity: want.identity.clone(),
@@ -264,14 +249,9 @@ impl Ledger {
             let mut changes = Vec::new();
             for (lease, finish) in &ends {
                 if let Finish::Bad(reason, evidence) = finish {
-                    let (token, raised) = (Some(lease.token()), Raised::Prepare);
-                    changes.extend(state.quarantine(
-                        lease.identity(),
-                        *reason,
-                        evidence.clone(),
-                        token,
-                        raised,
-                    ));
+                    let token = Some(lease.token());
+                    changes.extend(state.quarantine(lease.identity(), *reason, evidence.clone(), token));
+                    changes.extend(state.met(lease.identity()));
                 }
             }
             for (lease, finish) in &ends {
@@ -299,60 +279,43 @@ impl Ledger {
         self.signal();
     }
 
-    /// Whether a claim's release was asked for and has not begun.
+    /// Whether a claim must be released before it can be prepared again: its release was asked for and has not
+    /// begun, or a card of it is not there any more.
     #[must_use]
-    pub fn is_stopping(&self, uid: &ClaimUid) -> bool {
-        self.lock().claims.get(uid).is_some_and(|entry| entry.stop)
-    }
-
-    /// Takes a claim's devices back; they wait for cleaning, as somebody waits for it who holds what is returned.
-    ///
-    /// The devices are taken back in memory whatever the disk says; a move that fails is owed.
-    pub async fn release(self: &Arc<Self>, uid: &ClaimUid) -> Released {
-        let mut released = Released { ledger: Arc::clone(self), devices: BTreeSet::new() };
-        let changes = {
-            let mut state = self.lock();
-            let Some(Entry { record, .. }) = state.claims.remove(uid) else { return released };
-            let cause = match record.phase {
-                RecordPhase::Granted => Cause::AfterRelease(record.claim.clone()),
-                RecordPhase::Preparing => Cause::AfterCrash(record.claim.clone()),
-            };
-            for device in &record.devices {
-                let held = state.devices.get(&device.identity).and_then(|d| d.holder.by());
-                if matches!(held, Some(By::Claim(claim)) if same(claim, &record.claim)) {
-                    state.force(&device.identity, Event::Release(cause.clone()));
-                }
-            }
-            let dirty = |identity: &Identity| {
-                state.devices.get(identity).is_some_and(|d| d.wants_cleaning().is_some())
-            };
-            let waiting: BTreeSet<_> =
-                record.devices.iter().map(|d| d.identity.clone()).filter(dirty).collect();
-            state.awaited.extend(waiting.iter().cloned());
-            let here = (Folder::Claims, uid.as_str().to_owned());
-            let changes = if waiting.is_empty() {
-                // All in quarantine: what they were last used for still has to stand somewhere, their epochs.
-                let records = record.devices.iter().filter_map(|d| state.devices.get(&d.identity));
-                let mut changes: Vec<_> =
-                    records.map(|d| put(Folder::Devices, d.identity.as_str(), &device_record(d))).collect();
-                changes.push(Change::Remove(here.0, here.1));
-                changes
-            } else {
-                let name = format!("{uid}.{}", record.grant_id());
-                state.releasing.insert(name.clone(), waiting.clone());
-                vec![Change::Move(here, (Folder::Releasing, name))]
-            };
-            released.devices = waiting;
-            changes
-        };
-        self.signal();
-        let _ = self.write_or_owe(changes).await;
-        released
+    pub fn must_go(&self, uid: &ClaimUid) -> bool {
+        let state = self.lock();
+        let gone = |device: &ClaimDevice| state.devices.get(&device.identity).is_none_or(|now| now.kept.gone);
+        state.claims.get(uid).is_some_and(|entry| entry.stop || entry.record.devices.iter().any(gone))
     }
 }
 
+impl State {
+    /// A prepare meets this quarantine: where no pod has the device, the one that wants it must go elsewhere.
+    fn met(&mut self, identity: &Identity) -> Vec<Change> {
+        let Some(device) = self.devices.get_mut(identity) else { return Vec::new() };
+        let is_granted = device.is_granted();
+        let quarantine =
+            device.quarantine.as_mut().filter(|now| !is_granted && now.raised != Raised::Prepare);
+        let Some(quarantine) = quarantine else { return Vec::new() };
+        quarantine.raised = Raised::Prepare;
+        vec![put(Folder::Quarantine, identity.as_str(), quarantine)]
+    }
+
+    /// Takes back what a lease did that has not become durable. The tokens stay used: a write that fails late may
+    /// still reach the disk.
+    fn unlease(&mut self, before: Vec<Device>) {
+        for device in before {
+            if let Some(now) = self.devices.get_mut(&device.identity) {
+                now.holder = device.holder;
+                now.proof = device.proof.filter(|_| now.quarantine.is_none());
+            }
+        }
+    }
+}
+
+/// The next epoch; one that cannot rise any more is no lease, which the device's state refuses.
 pub(super) fn next_epoch(last: Token, term: u64) -> u64 {
-    if last.term == term { last.epoch + 1 } else { 1 }
+    if last.term == term { last.epoch.saturating_add(1) } else { 1 }
 }
 
 fn refusal(device: &Device) -> LeaseError {

@@ -7,6 +7,8 @@
 //!    └──── Finish ─────┘   │ Lease            │ Release                │ Release, Lease (same claim)
 //!                        Waiting ◀────────────┴────────────────────────┘
 //!
+//!   Waiting ──Gone──▶ Free, without a proof
+//!
 //!   quarantine: None ──Quarantine (join, never milder)──▶ Some ──Lift──▶ None      at any place above
 //! ```
 
@@ -85,6 +87,8 @@ pub(super) enum Event {
     Finish(Option<LastProof>),
     /// The work ends without having cleaned what must be cleaned.
     Again,
+    /// Another card answers at its address.
+    Gone,
     /// It went bad.
     Quarantine(Quarantine),
     /// The quarantine ends.
@@ -133,6 +137,19 @@ impl Device {
         self.quarantine.is_none() && self.proof.is_some()
     }
 
+    /// Whether a worker may be touching it.
+    pub(super) fn is_worked_on(&self) -> bool {
+        matches!(self.holder, Holder::Held { phase: Phase::Working, .. })
+    }
+
+    /// The claim that has it.
+    pub(super) fn claim(&self) -> Option<&ClaimRef> {
+        match self.holder.by() {
+            Some(By::Claim(claim)) => Some(claim),
+            _ => None,
+        }
+    }
+
     /// Whether a pod may be using it.
     pub(super) fn is_granted(&self) -> bool {
         matches!(self.holder, Holder::Held { phase: Phase::Granted, .. })
@@ -169,9 +186,10 @@ impl Device {
                 next.proof = None;
             }
             (Event::Release(cause), Holder::Held { by: By::Claim(_), .. }) => {
-                // What is in quarantine is cleaned when it may come back, not before.
+                // What is in quarantine, or gone, is cleaned when it may come back, not before.
                 next.holder = match self.quarantine {
                     Some(_) => Holder::Free,
+                    None if self.kept.gone => Holder::Free,
                     None => Holder::Held { by: By::Maintenance(cause), phase: Waiting },
                 };
                 next.proof = None;
@@ -182,15 +200,22 @@ impl Device {
             (Event::Again, Holder::Held { by: By::Maintenance(cause), phase: Working }) => {
                 next.holder = Holder::Held { by: By::Maintenance(cause.clone()), phase: Waiting };
             }
+            (Event::Gone, holder) => {
+                (next.kept.gone, next.proof) = (true, None);
+                // Nobody can clean what is not there; it has no proof when it comes back.
+                if matches!(holder, Holder::Held { phase: Waiting, .. }) {
+                    next.holder = Holder::Free;
+                }
+            }
             (Event::Quarantine(worse), _) => {
-                // That a pod waits in vain stays true, whatever is found later.
-                let raised =
-                    self.quarantine.as_ref().map_or(worse.raised, |now| now.raised.join(worse.raised));
                 let mut joined = match &self.quarantine {
                     Some(now) if now.reason <= worse.reason => now.clone(),
                     _ => worse,
                 };
-                joined.raised = raised;
+                if let Some(now) = &self.quarantine {
+                    // That a pod waits in vain stays true, whatever is found later.
+                    joined.raised = now.raised;
+                }
                 (next.quarantine, next.proof) = (Some(joined), None);
                 if self.wants_cleaning().is_some() {
                     next.holder = Holder::Free;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::device::{By, Cause, Device, Event, Holder};
-use super::record::{LastProof, Raised};
-use super::{Finish, Lease, Ledger, claims::next_epoch, device_record, put, remove_quarantine};
+use super::record::LastProof;
+use super::{Finish, Lease, Ledger, State, claims::next_epoch, device_record, put, remove_quarantine};
 use crate::store::{Folder, StoreError};
 use crate::types::{Baseline, Identity, PciAddress, Reason, Token};
 
@@ -26,7 +26,7 @@ impl Ledger {
     #[must_use]
     pub fn chores(&self) -> Vec<Chore> {
         let state = self.lock();
-        state.devices.values().filter_map(|device| self.chore(device)).collect()
+        state.devices.values().filter_map(|device| chore(&state, device)).collect()
     }
 
     /// The loop that looks after devices went round.
@@ -59,41 +59,31 @@ impl Ledger {
         self.signal();
     }
 
-    fn chore(&self, device: &Device) -> Option<Chore> {
-        let cause = match (&device.holder, &device.quarantine, &device.proof) {
-            (Holder::Held { .. }, _, _) => device.wants_cleaning()?.clone(),
-            (Holder::Free, Some(quarantine), _) => {
-                may_be_tried(quarantine.reason).then_some(Cause::Resanitization)?
-            }
-            (Holder::Free, None, Some(_)) => return None,
-            (Holder::Free, None, None) => Cause::FirstProof,
-        };
-        let attempts = device.quarantine.as_ref().map_or(0, |quarantine| quarantine.attempts);
-        Some(Chore { identity: device.identity.clone(), address: device.address, cause, attempts })
-    }
-
     /// Leases the device of a chore under a new epoch, durably; `None` if it is not to be done any more.
     ///
     /// # Errors
     /// The epoch could not be written; the device is as before.
-    pub async fn maintain(self: &Arc<Self>, chore: &Chore) -> Result<Option<Lease>, StoreError> {
+    pub async fn maintain(self: &Arc<Self>, due: &Chore) -> Result<Option<Lease>, StoreError> {
         let (lease, record, before) = {
             let mut state = self.lock();
-            let Some(device) = state.devices.get(&chore.identity).cloned() else { return Ok(None) };
-            if self.chore(&device).is_none_or(|now| now.cause != chore.cause) {
+            let Some(device) = state.devices.get(&due.identity).cloned() else { return Ok(None) };
+            if chore(&state, &device).is_none_or(|now| now.cause != due.cause) {
                 return Ok(None);
             }
             let token = Token { term: self.term, epoch: next_epoch(device.token, self.term) };
-            let by = By::Maintenance(chore.cause.clone());
-            state.force(&chore.identity, Event::Lease { by, token });
-            let Some(now) = state.devices.get(&chore.identity) else { return Ok(None) };
-            (self.lease_of(chore.identity.clone(), now.address, token), device_record(now), device)
+            let by = By::Maintenance(due.cause.clone());
+            if let Err(error) = state.apply(&due.identity, Event::Lease { by, token }) {
+                tracing::error!(%error, "maintenance cannot begin");
+                return Ok(None);
+            }
+            let Some(now) = state.devices.get(&due.identity) else { return Ok(None) };
+            (self.lease_of(due.identity.clone(), now.address, token), device_record(now), device)
         };
         self.signal();
-        match self.store.apply(vec![put(Folder::Devices, chore.identity.as_str(), &record)]).await {
+        match self.store.apply(vec![put(Folder::Devices, due.identity.as_str(), &record)]).await {
             Ok(()) => Ok(Some(lease)),
             Err(error) => {
-                if let Some(now) = self.lock().devices.get_mut(&chore.identity) {
+                if let Some(now) = self.lock().devices.get_mut(&due.identity) {
                     now.holder = before.holder;
                 }
                 lease.settle();
@@ -110,13 +100,7 @@ impl Ledger {
             let mut state = self.lock();
             let mut changes = Vec::new();
             if let Finish::Bad(reason, evidence) = &finish {
-                changes.extend(state.quarantine(
-                    &identity,
-                    *reason,
-                    evidence.clone(),
-                    Some(lease.token()),
-                    Raised::Elsewhere,
-                ));
+                changes.extend(state.quarantine(&identity, *reason, evidence.clone(), Some(lease.token())));
             }
             let cause = match state.devices.get(&identity).and_then(|device| device.holder.by()) {
                 Some(By::Maintenance(cause)) => Some(cause.clone()),
@@ -157,6 +141,23 @@ impl Ledger {
         // What cannot be written is owed; memory is right meanwhile.
         let _ = self.write_or_owe(changes).await;
     }
+}
+
+fn chore(state: &State, device: &Device) -> Option<Chore> {
+    // A card that is not there, or whose predecessor a pod may still have, is left alone.
+    if device.kept.gone || state.claim_at(device.address, &device.identity).is_some() {
+        return None;
+    }
+    let cause = match (&device.holder, &device.quarantine, &device.proof) {
+        (Holder::Held { .. }, _, _) => device.wants_cleaning()?.clone(),
+        (Holder::Free, Some(quarantine), _) => {
+            may_be_tried(quarantine.reason).then_some(Cause::Resanitization)?
+        }
+        (Holder::Free, None, Some(_)) => return None,
+        (Holder::Free, None, None) => Cause::FirstProof,
+    };
+    let attempts = device.quarantine.as_ref().map_or(0, |quarantine| quarantine.attempts);
+    Some(Chore { identity: device.identity.clone(), address: device.address, cause, attempts })
 }
 
 /// Whether a verified re-sanitization may end a quarantine for this reason without a person: not where a person

@@ -57,12 +57,6 @@ pub struct ClaimDevice {
     pub nodes: Vec<PathBuf>,
 }
 
-impl Raised {
-    pub(super) fn join(self, other: Self) -> Self {
-        if self == Self::Prepare { self } else { other }
-    }
-}
-
 impl ClaimRecord {
     /// Whether a pod may have it, on whatever boot.
     #[must_use]
@@ -105,6 +99,9 @@ pub(super) struct Kept {
     /// The last quarantine that a person ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lifted: Option<Lifted>,
+    /// Another card answers where it was: it is not on the bus any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) gone: bool,
     /// What the last proof counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) baseline: Option<Baseline>,

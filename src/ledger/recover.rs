@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::device::{By, Cause, Device, Holder, Phase};
 use super::record::{ClaimDevice, ClaimRecord, DeviceRecord, OwnRecord, Quarantine, Raised, RecordPhase};
 use super::{Entry, Ledger, State, put};
-use crate::store::{Change, Contents, Folder, Found, Store, StoreError};
+use crate::store::{Change, Contents, Damage, Folder, Found, Store, StoreError};
 use crate::types::{Deadline, Identity, PciAddress, Reason, Token};
 
 /// Why there is no ledger.
@@ -59,7 +59,7 @@ impl Ledger {
             _ => {
                 // No believable record of an earlier term: one that is above any that may have been given.
                 let now = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0);
-                let term = now.max(highest + 1);
+                let term = now.max(highest.saturating_add(1));
                 let own = OwnRecord { term, other: serde_json::Map::new() };
                 let value = serde_json::to_value(own).unwrap_or_default();
                 store.put_own(value).await?;
@@ -106,28 +106,30 @@ struct Build {
 
 impl Build {
     fn read(&mut self, found: Found) {
+        let name = found.name.clone();
         match found.folder {
             Folder::Devices => {
-                if let Some(record) = self.parse::<DeviceRecord>(found) {
-                    self.devices.insert(record.identity.clone(), record);
-                } else {
-                    self.epochs_lost = true;
+                match self.parse(found, |record: &DeviceRecord| record.identity.as_str() == name) {
+                    Some(record) => drop(self.devices.insert(record.identity.clone(), record)),
+                    None => self.epochs_lost = true,
                 }
             }
-            Folder::Claims => match self.parse(found) {
-                Some(record) => self.claims.push(record),
-                None => self.suspect = true,
-            },
+            Folder::Claims => {
+                match self.parse(found, |record: &ClaimRecord| record.claim.uid.as_str() == name) {
+                    Some(record) => self.claims.push(record),
+                    None => self.suspect = true,
+                }
+            }
             Folder::Releasing => {
-                let name = found.name.clone();
-                match self.parse(found) {
+                let belongs =
+                    |record: &ClaimRecord| name == format!("{}.{}", record.claim.uid, record.grant_id());
+                match self.parse(found, belongs) {
                     Some(record) => self.releasing.push((name, record)),
                     None => self.suspect = true,
                 }
             }
             Folder::Quarantine => {
-                let name = found.name.clone();
-                match self.parse(found) {
+                match self.parse(found, |record: &Quarantine| record.identity.as_str() == name) {
                     Some(record) => self.quarantines.push(record),
                     None => self.lost_quarantine(&name),
                 }
@@ -137,9 +139,10 @@ impl Build {
     }
 
     /// The record, or a note of its damage; the file is kept aside for a person.
-    fn parse<T: DeserializeOwned>(&mut self, found: Found) -> Option<T> {
+    fn parse<T: DeserializeOwned>(&mut self, found: Found, belongs: impl Fn(&T) -> bool) -> Option<T> {
         let Found { folder, name, content } = found;
         let parsed = content.and_then(|value| Ok(serde_json::from_value::<T>(value)?));
+        let parsed = parsed.and_then(|record| belongs(&record).then_some(record).ok_or(Damage::Name));
         match parsed {
             Ok(record) => Some(record),
             Err(damage) => {
@@ -164,17 +167,7 @@ impl Build {
         };
         // Its successor takes the file's place at once: moving it aside first would leave a moment without any.
         self.aside.pop();
-        self.quarantines.push(Quarantine {
-            identity,
-            address,
-            reason: Reason::UnknownOwner,
-            evidence: "its quarantine record is damaged".to_owned(),
-            token: None,
-            since: jiff::Timestamp::now(),
-            attempts: 0,
-            raised: Raised::Elsewhere,
-            other: serde_json::Map::new(),
-        });
+        self.quarantines.push(unknown_owner(identity, address));
     }
 
     fn highest_term(&self) -> u64 {
@@ -226,6 +219,10 @@ impl Build {
                 continue;
             }
             let here = (Folder::Claims, uid.as_str().to_owned());
+            if record.phase == RecordPhase::Granted {
+                self.contradicts(&mut state, &record, fit, &stale, &mut changes);
+                continue;
+            }
             if fit.is_empty() {
                 changes.push(Change::Remove(here.0, here.1));
                 continue;
@@ -236,7 +233,7 @@ impl Build {
             }
             changes.push(Change::Move(here, (Folder::Releasing, name)));
         }
-        for quarantine in self.quarantines {
+        for quarantine in std::mem::take(&mut self.quarantines) {
             let token = Token { term, epoch: 0 };
             let device = state
                 .devices
@@ -249,12 +246,65 @@ impl Build {
             if self.damaged.iter().any(|label| label.contains(quarantine.identity.as_str())) {
                 changes.push(put(Folder::Quarantine, quarantine.identity.as_str(), &quarantine));
             }
-            device.quarantine = Some(quarantine);
+            match &device.quarantine {
+                Some(worse) if worse.reason <= quarantine.reason => {}
+                _ => device.quarantine = Some(quarantine),
+            }
         }
         state.aside = self.aside;
         state.damaged.clone_from(&self.damaged);
         state.suspect = self.suspect;
         (state, Recovered { granted, damaged: self.damaged }, changes)
+    }
+}
+
+impl Build {
+    /// A grant that other records deny in part. Whoever wrote them, a pod may be using what nobody else claims: it
+    /// is left alone and handed to nobody. So is what two grants claim alike.
+    fn contradicts(
+        &mut self,
+        state: &mut State,
+        record: &ClaimRecord,
+        fit: Vec<ClaimDevice>,
+        stale: &[ClaimDevice],
+        changes: &mut Vec<Change>,
+    ) {
+        let label = format!("claims/{}", record.claim.uid);
+        let evidence = format!("{label} contradicts a later record of the same devices");
+        tracing::error!(record = %label, "contradictory records");
+        let alike = |device: &&ClaimDevice| {
+            state.devices.get(&device.identity).is_some_and(|known| known.token == device.token)
+        };
+        let doubtful: Vec<_> = stale.iter().filter(alike).cloned().collect();
+        for device in &fit {
+            place(state, device, Holder::Free);
+        }
+        for device in fit.into_iter().chain(doubtful) {
+            let quarantine = Quarantine {
+                token: Some(device.token),
+                evidence: evidence.clone(),
+                ..unknown_owner(device.identity, device.address)
+            };
+            changes.push(put(Folder::Quarantine, quarantine.identity.as_str(), &quarantine));
+            self.quarantines.push(quarantine);
+        }
+        let (name, aside) = (record.claim.uid.to_string(), format!("claims.{}", record.claim.uid));
+        changes.push(Change::Move((Folder::Claims, name), (Folder::Damaged, aside)));
+        self.damaged.push(evidence);
+    }
+}
+
+fn unknown_owner(identity: Identity, address: PciAddress) -> Quarantine {
+    Quarantine {
+        identity,
+        address,
+        reason: Reason::UnknownOwner,
+        evidence: "its quarantine record is damaged".to_owned(),
+        token: None,
+        since: jiff::Timestamp::now(),
+        attempts: 0,
+        raised: Raised::Elsewhere,
+        other: serde_json::Map::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The one order in which a device is proved, under one lease and by one worker:
 //!
 //! ```text
-//!   lock ─▶ probe ─▶ holders ─▶ reset ─▶ probe ─▶ scrub ─▶ probe ─▶ seal
+//!   lock ─▶ probe ─▶ holders ─▶ reset ─▶ probe ─▶ scrub ─▶ holders ─▶ probe ─▶ seal
 //! ```
 //!
 //! The reset comes before the scrub, since a reset may drop what a cache had not written yet; a probe follows
@@ -101,6 +101,8 @@ impl Run<'_> {
         let reset = self.reset().await?;
         let (after_reset, _) = self.probe(Stage::AfterReset).await?;
         let scrub = self.scrub().await?;
+        // Who came since would share the device with its next tenant.
+        self.nobody_holds(Patience(Duration::ZERO)).await?;
         let (last, nodes) = self.probe(Stage::AfterReset).await?;
         let receipt = self.receipt(&reset, &scrub, &last);
         Ok(Evidence { token, after_reset, reset, scrub, last, receipt, nodes })

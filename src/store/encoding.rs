@@ -23,6 +23,9 @@ pub enum Damage {
         /// What line 1 amounts to.
         computed: String,
     },
+    /// It is about something else than its file's name says.
+    #[error("is about something else than the file's name says")]
+    Name,
     /// The text is no record of its kind.
     #[error("is no valid record: {0}")]
     Json(#[from] serde_json::Error),

@@ -131,8 +131,12 @@ fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn rename(root: &Path, from: (Folder, &str), to: (Folder, &str)) -> io::Result<()> {
     let path = |(folder, name): (Folder, &str)| root.join(folder.name()).join(format!("{name}.json"));
     match fs::rename(path(from), path(to)) {
-        // Made already, by a try whose sync failed.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && path(to).exists() => {}
+        // Made already, by a try whose sync failed; or a person removed the record, which nothing can make up for.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if !path(to).exists() {
+                tracing::error!(record = %path(from).display(), "a record has vanished from the state folder");
+            }
+        }
         renamed => renamed?,
     }
     sync_folder(&root.join(to.0.name()))?;

@@ -11,6 +11,12 @@ impl Deadline {
         Self(Instant::now() + limit)
     }
 
+    /// The same, earlier by `span`.
+    #[must_use]
+    pub fn earlier(self, span: Duration) -> Self {
+        Self(self.0.checked_sub(span).unwrap_or(self.0))
+    }
+
     /// The instant itself.
     #[must_use]
     pub fn at(self) -> Instant {

@@ -36,7 +36,7 @@ fn unblock(path: &Path, kept: &Path) {
     OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(fifo).unwrap();
 }
 
-async fn unlocked(node: &Node, device: usize) {
+pub(super) async fn unlocked(node: &Node, device: usize) {
     let lock = node.path("run").join(format!("{}.lock", at(device)));
     node.eventually("the orphan lets go", || !is_locked(&lock)).await;
 }
@@ -97,6 +97,9 @@ async fn c03_killed_in_every_step() {
 #[tokio::test]
 async fn c03_killed_at_every_change_on_the_disk() {
     let mut node = Node::of(1).await;
+    let device = node.record("devices", node.device(0).await.identity.as_str());
+    let has_proof = || fs::read_to_string(&device).is_ok_and(|record| record.contains("digest"));
+    node.eventually("the first proof is written", has_proof).await;
     let mut phases = Vec::new();
     for change in 1.. {
         let (a, b) = (format!("a-{change}"), format!("b-{change}"));

@@ -8,6 +8,8 @@
 #[path = "../common/node.rs"]
 mod node;
 
+mod again;
+mod allocations;
 mod bad_input;
 mod claims;
 mod commands;
@@ -22,3 +24,4 @@ mod quarantine;
 mod queue;
 mod reboot;
 mod starts;
+mod unfinished;

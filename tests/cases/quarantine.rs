@@ -89,7 +89,7 @@ async fn c02_a_healthy_device_is_lifted_once_by_a_whole_proof() {
     }
 }
 
-const PROOF: [&str; 7] = ["inspect", "probe", "holders", "reset", "probe", "scrub", "probe"];
+const PROOF: [&str; 8] = ["inspect", "probe", "holders", "reset", "probe", "scrub", "holders", "probe"];
 
 /// The steps that the log shows under a lease, in their order.
 fn steps(log: &str, device: usize, token: &str) -> Vec<String> {

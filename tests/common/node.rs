@@ -1,9 +1,11 @@
 //! A simulated node for tests: the real binary as daemon, twins served by this process, a client that plays the
 //! kubelet, claim files. Everything that it started is gone when it is dropped.
 
+mod calls;
 mod claim;
 mod daemon;
 mod policy;
+mod views;
 mod watch;
 
 use std::fs::{self, File};
@@ -12,18 +14,14 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use cleanslate::ledger::{ClaimView, DeviceView};
-use cleanslate::observe::control::{self, Answer, Request};
-use cleanslate::observe::status::Status;
 use cleanslate::sim::kubelet::Kubelet;
-use cleanslate::sim::{Counts, DeviceSpec, Fault, Folder};
-use cleanslate::types::{PciAddress, Token};
-use cleanslate::wire::dra::{Claim, Device, NodePrepareResourceResponse};
-use tokio::task::JoinHandle;
+use cleanslate::sim::{DeviceSpec, Folder};
+use cleanslate::types::PciAddress;
 
 pub(crate) use claim::{ClaimFile, claim, reference, uid};
 pub(crate) use daemon::{Daemon, flock, is_locked, program};
 pub(crate) use policy::Policy;
+pub(crate) use views::{claim_of, more, view};
 pub(crate) use watch::Killer;
 
 pub(crate) const NODE: &str = "node-1";
@@ -216,215 +214,11 @@ impl Node {
     }
 }
 
-/// Claims.
-impl Node {
-    /// Writes a claim's file, as the API server would show the claim.
-    pub(crate) fn give(&self, claim: &ClaimFile) {
-        let path = self.path("claims").join(format!("{}.json", claim.name()));
-        let draft = path.with_extension("draft");
-        write(&draft, &claim.object().to_string());
-        fs::rename(draft, path).unwrap();
-    }
-
-    fn kubelet(&self) -> &Kubelet {
-        self.kubelet.as_ref().unwrap()
-    }
-
-    /// What the kubelet gets for one claim.
-    pub(crate) async fn prepare(&self, name: &str) -> NodePrepareResourceResponse {
-        ask(self.kubelet().clone(), reference(name)).await
-    }
-
-    /// The same, going on beside the test.
-    pub(crate) fn preparing(&self, name: &str) -> JoinHandle<NodePrepareResourceResponse> {
-        tokio::spawn(ask(self.kubelet().clone(), reference(name)))
-    }
-
-    /// Several claims in one call, in this order; `None` for a call that broke off.
-    pub(crate) async fn call(&self, claims: Vec<Claim>) -> Option<Vec<NodePrepareResourceResponse>> {
-        let uids: Vec<_> = claims.iter().map(|claim| claim.uid.clone()).collect();
-        let mut answers = self.kubelet().prepare(claims).await.ok()?;
-        Some(uids.iter().map(|uid| answers.remove(uid).unwrap()).collect())
-    }
-
-    /// It must be granted; its devices as the kubelet is told of them.
-    pub(crate) async fn granted(&self, name: &str) -> Vec<Device> {
-        self.is_granted(name, self.prepare(name).await)
-    }
-
-    pub(crate) fn is_granted(&self, name: &str, answer: NodePrepareResourceResponse) -> Vec<Device> {
-        assert_eq!(answer.error, "", "{}", self.told());
-        assert!(!answer.devices.is_empty() && self.cdi(name).is_some(), "{answer:?}");
-        answer.devices
-    }
-
-    /// It must be refused, which leaves neither CDI file nor lease; the words.
-    pub(crate) async fn refused(&self, name: &str) -> String {
-        self.is_refused(name, self.prepare(name).await).await
-    }
-
-    pub(crate) async fn is_refused(&self, name: &str, answer: NodePrepareResourceResponse) -> String {
-        assert!(!answer.error.is_empty() && answer.devices.is_empty(), "{answer:?}");
-        assert_eq!(self.cdi(name), None, "{}", answer.error);
-        let status = self.status().await;
-        let left = claim_of(&status, name);
-        assert!(left.is_none() && !self.record("claims", &uid(name)).exists(), "{left:?}");
-        answer.error
-    }
-
-    /// It must succeed, as it always can, and leaves no CDI file.
-    pub(crate) async fn unprepared(&self, name: &str) {
-        self.unprepared_only(name).await;
-        assert_eq!(self.cdi(name), None);
-    }
-
-    /// The same, for a claim that is prepared again at once.
-    pub(crate) async fn unprepared_only(&self, name: &str) {
-        let claim = reference(name);
-        let mut answers = self.kubelet().unprepare(vec![claim.clone()]).await.unwrap();
-        assert_eq!(answers.remove(&claim.uid).unwrap().error, "");
-    }
-
-    /// Prepared and unprepared by a daemon that may be shot meanwhile; whoever asks finds out from the records.
-    pub(crate) async fn used_by(&self, name: &str, killer: &mut Killer) {
-        let kubelet = self.kubelet();
-        let prepared = kubelet.prepare(vec![reference(name)]).await.is_ok();
-        if prepared && !killer.has_shot() {
-            let _ = kubelet.unprepare(vec![reference(name)]).await;
-        }
-    }
-
-    pub(crate) fn cdi_path(&self, name: &str) -> PathBuf {
-        self.path("cdi").join(format!("{DRIVER}-claim-{}.json", uid(name)))
-    }
-
-    /// What stands in the claim's CDI file.
-    pub(crate) fn cdi(&self, name: &str) -> Option<Vec<u8>> {
-        fs::read(self.cdi_path(name)).ok()
-    }
-}
-
-/// What can be seen.
-impl Node {
-    pub(crate) async fn status(&self) -> Status {
-        let run = self.path("run");
-        match control::call(&run, &Request::Status).await {
-            Ok(Answer::Done(value)) => serde_json::from_value(value).unwrap(),
-            other => panic!("{other:?}\n{}", self.told()),
-        }
-    }
-
-    /// Waits until the status shows it.
-    pub(crate) async fn until(&self, what: &str, shown: impl Fn(&Status) -> bool) -> Status {
-        let begun = Instant::now();
-        loop {
-            let status = self.status().await;
-            if shown(&status) {
-                return status;
-            }
-            assert!(begun.elapsed() < PATIENCE, "never: {what}\n{status:#?}\n{}", self.told());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    /// Waits for what the status does not show.
-    pub(crate) async fn eventually(&self, what: &str, holds: impl Fn() -> bool) {
-        let begun = Instant::now();
-        while !holds() {
-            assert!(begun.elapsed() < PATIENCE, "never: {what}\n{}", self.told());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    /// Waits until nothing is left to be cleaned, unless the daemon is dead.
-    pub(crate) async fn settled_or_dead(&mut self) {
-        let begun = Instant::now();
-        while self.daemon.as_mut().unwrap().ended().is_none() && !self.records("releasing").is_empty() {
-            assert!(begun.elapsed() < PATIENCE, "never settled\n{}", self.told());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    /// Waits until every device is free and proved on this boot.
-    pub(crate) async fn proved(&self) -> Status {
-        let proved = |status: &Status| {
-            let devices = &status.ledger.devices;
-            !devices.is_empty() && devices.iter().all(|device| device.schedulable && device.state == "free")
-        };
-        self.until("every device proved", proved).await
-    }
-
-    /// Waits until a worker does this step on the device.
-    pub(crate) async fn in_step(&self, device: usize, step: &str) -> Status {
-        let words = format!("{step} for");
-        self.until(&words, |status| view(status, device).detail.contains(&words)).await
-    }
-
-    pub(crate) async fn device(&self, device: usize) -> DeviceView {
-        view(&self.status().await, device).clone()
-    }
-
-    /// The last token issued for the device.
-    pub(crate) async fn token(&self, device: usize) -> Token {
-        self.device(device).await.token
-    }
-
-    pub(crate) fn counts(&self, device: usize) -> Counts {
-        self.twin.counts(at(device)).unwrap()
-    }
-
-    pub(crate) fn fault(&self, device: usize, fault: Option<Fault>) {
-        self.twin.set_fault(at(device), fault).unwrap();
-    }
-
-    /// A tenant's data in the device's memory.
-    pub(crate) fn leave(&self, device: usize, data: &[u8]) {
-        self.twin.leave(at(device), 4096, data).unwrap();
-    }
-
-    pub(crate) fn holds(&self, device: usize, data: &[u8]) -> bool {
-        self.twin.memory(at(device)).unwrap().windows(data.len()).any(|window| window == data)
-    }
-
-    /// Path of a record.
-    pub(crate) fn record(&self, folder: &str, name: &str) -> PathBuf {
-        self.path("state").join(folder).join(format!("{name}.json"))
-    }
-
-    /// The records of a folder.
-    pub(crate) fn records(&self, folder: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.path("state").join(folder)).unwrap();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-}
-
 impl Drop for Node {
     fn drop(&mut self) {
         drop(self.daemon.take());
         daemon::end_lock_holders(&self.path("run"));
     }
-}
-
-async fn ask(kubelet: Kubelet, claim: Claim) -> NodePrepareResourceResponse {
-    let mut answers = kubelet.prepare(vec![claim.clone()]).await.unwrap();
-    answers.remove(&claim.uid).unwrap()
-}
-
-/// The device of this number; of two cards that were in its slot, the one that was seen last.
-pub(crate) fn view(status: &Status, device: usize) -> &DeviceView {
-    status.ledger.devices.iter().find(|view| view.address == at(device)).unwrap()
-}
-
-pub(crate) fn claim_of<'a>(status: &'a Status, name: &str) -> Option<&'a ClaimView> {
-    status.ledger.claims.iter().find(|claim| claim.record.claim.name == name)
-}
-
-/// One more of each.
-pub(crate) fn more(counts: Counts, resets: u32, scrubs: u32) -> Counts {
-    Counts { resets: counts.resets + resets, scrubs: counts.scrubs + scrubs }
 }
 
 pub(crate) fn write(path: &Path, content: &str) {

@@ -122,6 +122,16 @@ async fn a_device_that_hangs_with_nobody_waiting_disturbs_no_pod_until_one_meets
     node.stands(FIRST, &["cleanslate.dev/quarantined=reset_timeout:NoExecute"]).await;
 }
 
+#[tokio::test]
+async fn a_device_that_does_not_even_say_who_it_is_sends_its_pod_away_too() {
+    let node = Node::start(&["0000:3b:00.0,fault=dead"], POLICY);
+    node.stands(FIRST, &["cleanslate.dev/quarantined=fell_off_bus:NoSchedule"]).await;
+    let kubelet = node.kubelet().await;
+    let error = node.prepare(&kubelet, "a", FIRST).await;
+    assert!(error.contains("fell_off_bus"), "{error}");
+    node.stands(FIRST, &["cleanslate.dev/quarantined=fell_off_bus:NoExecute"]).await;
+}
+
 /// C2: whoever lost the slices, the first ones that come back show what is known.
 #[tokio::test]
 async fn the_first_slice_after_a_restart_shows_the_quarantines() {

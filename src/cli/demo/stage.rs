@@ -26,7 +26,7 @@ pub(super) const MEMORY: u64 = 8 << 20;
 /// What a function level reset takes on real cards.
 const RESET_MS: u64 = 110;
 /// A reset that has not returned by then never will; short, so that the story is.
-pub(super) const RESET_DEADLINE: Duration = Duration::from_millis(1500);
+pub(super) const RESET_DEADLINE: Duration = Duration::from_secs(4);
 
 const POLICY: &str = "\
 apiVersion: cleanslate.dev/v1alpha1
@@ -34,7 +34,7 @@ kind: NodePolicy
 devices:
 - match: {vendor: \"1234\", device: \"c1ea\"}
   scrub: {bars: [0]}
-  deadlines: {reset: 1500ms}
+  deadlines: {reset: 4s}
 release: {firstProofWithin: 0s}
 ";
 

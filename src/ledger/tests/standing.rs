@@ -112,6 +112,18 @@ async fn a_pod_that_meets_a_quarantine_must_go_elsewhere_unless_another_runs_the
     assert_eq!(raised(&ledger), Some(Raised::Prepare), "durable");
 }
 
+/// A prepare that finds its device in maintenance waits for a change; its own try must not be one.
+#[tokio::test]
+async fn a_refused_lease_wakes_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path(), BOOT).await;
+    grant(&ledger, "a").await;
+    drop(ledger.release(&claim("a").reference.uid).await);
+    let changes = ledger.watch();
+    assert!(matches!(ledger.lease(&claim("b"), &wanted()).await, Err(LeaseError::Busy { .. })));
+    assert!(!changes.has_changed().unwrap());
+}
+
 #[test]
 fn records_of_other_versions_are_read() {
     let old = json!({
