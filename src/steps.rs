@@ -58,7 +58,7 @@ fn obey(command: Command, held: &mut Option<Held>, reports: &mut File) -> Result
             })?;
             let function = Function::at(&order.roots, order.address);
             *held = Some(Held { order, function, _lock: lock });
-            return Ok(Report::Locked);
+            return Ok(Report::Locked(Vec::new()));
         }
         _ => {}
     }

@@ -16,7 +16,7 @@ pub use allocation::{AllocatedDevice, Allocation, Claim, ClaimRef, ClaimUid, Uid
 pub use deadline::Deadline;
 pub use facts::{BarView, Baseline, Counts, Fact, HolderProcess, Inspection, Probe, Reset, Scrub, ScrubPass};
 pub use identity::Identity;
-pub use policy::{Deadlines, DeviceRule, MatchRule, Policy, ReleasePolicy, ScrubRule, StepName};
+pub use policy::{CONFIG_FLR, Deadlines, DeviceRule, MatchRule, Policy, ReleasePolicy, ScrubRule, StepName};
 pub use reason::{Class, Fault, Reason};
 pub use receipt::{Mode, Receipt, StepTime};
 pub use roots::Roots;

@@ -156,11 +156,11 @@ fn what_is_wrong_is_named_with_its_place() {
         ),
         (
             rule(&format!("{model}, reset: warm")),
-            "\"warm\" is no reset method of the kernel that we know: expected one of device_specific, acpi, flr, af_flr, pm, bus, cxl_bus",
+            "\"warm\" is no reset method that we know: expected one of device_specific, acpi, flr, af_flr, pm, bus, cxl_bus, config_flr",
         ),
         (
             rule(&format!("{model}, deadlines: {{wipe: 2s}}")),
-            "unknown variant `wipe`, expected one of inspect, probe, holders, reset, scrub",
+            "unknown variant `wipe`, expected one of inspect, probe, holders, reset, ready, restore, scrub",
         ),
         (
             rule(&format!("{model}, deadlines: {{probe: 5}}")),

@@ -79,7 +79,9 @@ pub fn of_end<T>(step: StepName, outcome: &Outcome<T>) -> Verdict {
         Outcome::TimedOut => {
             let evidence = format!("{name} did not return within its deadline");
             match step {
-                StepName::Reset => Verdict::bad(Reason::ResetTimeout, evidence),
+                StepName::Reset | StepName::Ready | StepName::Restore => {
+                    Verdict::bad(Reason::ResetTimeout, evidence)
+                }
                 StepName::Scrub => Verdict::bad(Reason::ScrubTimeout, evidence),
                 StepName::Inspect | StepName::Probe => Verdict::bad(Reason::ProbeTimeout, evidence),
                 // It reads /proc, not the device.
@@ -89,7 +91,9 @@ pub fn of_end<T>(step: StepName, outcome: &Outcome<T>) -> Verdict {
         Outcome::Crashed(why) => {
             let evidence = format!("{name}: the worker died: {why}");
             match step {
-                StepName::Reset => Verdict::bad(Reason::ResetFailed, evidence),
+                StepName::Reset | StepName::Ready | StepName::Restore => {
+                    Verdict::bad(Reason::ResetFailed, evidence)
+                }
                 StepName::Scrub => Verdict::bad(Reason::ScrubFailed, evidence),
                 StepName::Inspect | StepName::Probe | StepName::Holders => {
                     Verdict::fault(Fault::Worker, evidence)
@@ -116,7 +120,8 @@ fn of_failure(step: StepName, failure: &Failure) -> Verdict {
             ),
         ),
         (Code::Protocol, _) => Verdict::fault(Fault::Worker, text),
-        (Code::NoMethod | Code::NotReady, _) | (Code::Io, StepName::Reset) => {
+        (Code::NoMethod | Code::NotReady, _)
+        | (Code::Io, StepName::Reset | StepName::Ready | StepName::Restore) => {
             Verdict::bad(Reason::ResetFailed, text)
         }
         (Code::Io, StepName::Scrub) => Verdict::bad(Reason::ScrubFailed, text),

@@ -43,7 +43,7 @@ impl Bench {
         };
         let mut last = Outcome::Crashed("no orders".to_owned());
         for order in orders {
-            last = worker.order(order, deadline).await;
+            last = worker.order(order, deadline, |_, _| {}).await;
             if !matches!(last, Outcome::Done(_)) {
                 break;
             }

@@ -3,9 +3,12 @@
 //! Each command of the parent travels in a [`Line`].
 //!
 //! ```text
-//!   parent  {"lock":{…}}   "probe"             {"scrub":[0]}                         EOF
-//!   worker        "locked"      {"probed":[…]}        {"progress":[…]} {"scrubbed":{…}}   (ends)
+//!   parent  {"lock":{…}}      "probe"             {"scrub":[0]}                         EOF
+//!   worker        {"locked":[]}     {"probed":[…]}        {"progress":[…]} {"scrubbed":{…}}   (ends)
 //! ```
+//!
+//! Between `{"marked":ms}` and `"unmarked"` the device is not as it was found, and the worker is about to mend that:
+//! the parent does not kill it before those milliseconds have passed.
 //!
 //! The parent gives the next step only after it has judged the last: a device that reads all ones is never reset,
 //! and work that nobody wants any more ends between two steps.
@@ -88,8 +91,8 @@ impl std::fmt::Display for Expected {
 pub enum Report {
     /// Answer to [`Command::Scan`].
     Scanned(Vec<Seen>),
-    /// Answer to [`Command::Lock`].
-    Locked,
+    /// Answer to [`Command::Lock`], with what an earlier worker had left half done and this one has repaired.
+    Locked(Vec<String>),
     /// Answer to [`Command::Inspect`].
     Inspected(Inspection),
     /// Answer to [`Command::Probe`], with the device nodes as they are now.
@@ -102,6 +105,10 @@ pub enum Report {
     Scrubbed(Scrub),
     /// A long step goes on: bytes done of bytes in all.
     Progress(u64, u64),
+    /// From here on a kill would leave the device changed; at most this many milliseconds.
+    Marked(u64),
+    /// The device is whole again, or given up.
+    Unmarked,
     /// The step could not be done.
     Failed(Failure),
 }
