@@ -9,7 +9,9 @@ use tokio::sync::{Mutex, watch};
 use crate::ledger::Ledger;
 use crate::proof::Subject;
 use crate::proof::verdict::{Verdict, of_end};
-use crate::types::{Deadline, DeviceRule, Identity, Inspection, PciAddress, Policy, ScrubRule, StepName};
+use crate::types::{
+    CONFIG_FLR, Deadline, DeviceRule, Identity, Inspection, PciAddress, Policy, ScrubRule, StepName,
+};
 use crate::worker::{Bench, Command, Expected, Outcome, Report, Seen, SeenIds};
 
 /// How long the list of functions may take.
@@ -214,7 +216,7 @@ impl Inventory {
 }
 
 fn known(address: PciAddress, rule: &DeviceRule, inspection: &Inspection) -> Known {
-    let Inspection { vendor, device, serial, reset_methods, bars, .. } = inspection;
+    let Inspection { vendor, device, serial, bars, .. } = inspection;
     let identity = match serial {
         Some(serial) => Identity::from_serial(*vendor, *device, address.function(), *serial),
         None => Identity::from_address(address),
@@ -237,11 +239,7 @@ fn known(address: PciAddress, rule: &DeviceRule, inspection: &Inspection) -> Kno
         Some(ScrubRule::Bars(_)) if !missing.is_empty() => Some(format!(
             "unsupported_mode: it has no prefetchable memory in BARs {missing:?} that the policy names"
         )),
-        Some(ScrubRule::Bars(_)) if !reset_methods.contains(&rule.reset_method) => Some(format!(
-            "unsupported_mode: the kernel has no reset method {:?} for it, only {reset_methods:?}",
-            rule.reset_method
-        )),
-        Some(ScrubRule::Bars(_)) => None,
+        Some(ScrubRule::Bars(_)) => no_reset(rule, inspection),
     };
     let subject = Subject {
         identity,
@@ -252,6 +250,19 @@ fn known(address: PciAddress, rule: &DeviceRule, inspection: &Inspection) -> Kno
         bars: wanted,
     };
     Known { subject, unsupported }
+}
+
+/// Why it cannot be reset as the policy wants.
+fn no_reset(rule: &DeviceRule, inspection: &Inspection) -> Option<String> {
+    let Inspection { reset_methods, no_config_flr, .. } = inspection;
+    let method = &rule.reset_method;
+    if method == CONFIG_FLR {
+        let why = no_config_flr.as_ref()?;
+        return Some(format!("unsupported_mode: no reset through its config space: {why}"));
+    }
+    (!reset_methods.contains(method)).then(|| {
+        format!("unsupported_mode: the kernel has no reset method {method:?} for it, only {reset_methods:?}")
+    })
 }
 
 /// NVIDIA, AMD and Intel: a GPU's memory is far larger than what its BARs show (`reference/hardware.md` 1.10).

@@ -352,10 +352,10 @@ fn config_space_agrees_with_the_attributes() {
         capabilities.push(config[at]);
         at = usize::from(config[at + 1]);
     }
-    assert_eq!(capabilities, [0x01, 0x10]);
+    assert_eq!(capabilities, [0x01, 0x05, 0x10, 0x11]);
     assert_eq!((dword(0x60) >> 16 & 0xf, dword(0x64) >> 28 & 1), (2, 1), "version 2, FLR");
     assert_eq!((dword(0x100), dword(0x104), dword(0x110)), (0x1402_0001, 0, 0), "AER, clean");
-    assert_eq!((dword(0x140), dword(0x144), dword(0x148)), (0x0001_0003, 0x9abc_def0, 0x1234_5678));
+    assert_eq!((dword(0x140), dword(0x144), dword(0x148)), (0x1501_0003, 0x9abc_def0, 0x1234_5678));
     assert_eq!(twin.text("aer_dev_fatal").lines().last(), Some("TOTAL_ERR_FATAL 0"));
     assert!(!twin.path("driver").exists());
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use super::config_space::ConfigSpace;
 use super::sysfs::Function;
 
 const IO: u64 = 0x100;
@@ -52,6 +53,16 @@ pub fn bars(function: &Function) -> io::Result<Vec<Bar>> {
         found.push(Bar { index, start, size, prefetchable, wide });
     }
     Ok(found)
+}
+
+/// The first BAR whose register does not hold where the kernel put it, with what it holds.
+pub fn misplaced<'a>(bars: &'a [Bar], config: &ConfigSpace) -> Option<(&'a Bar, u64)> {
+    bars.iter().find_map(|bar| {
+        let index = usize::from(bar.index);
+        let high = if bar.wide { u64::from(config.bar(index + 1)) << 32 } else { 0 };
+        let register = high | u64::from(config.bar(index) & !0xf);
+        (register != bar.start).then_some((bar, register))
+    })
 }
 
 /// Memory that a scrub can write and read back.

@@ -14,7 +14,7 @@ use super::Subject;
 use super::verdict::{Stage, Verdict, of_end, of_holders, of_probe, of_scrub};
 use crate::ledger::{Evidence, Finish, Lease, Proved};
 use crate::types::{Deadline, Fact, Mode, Probe, Receipt, Reset, Scrub, StepName, StepTime};
-use crate::worker::{Bench, Command, Outcome, Report, Worker};
+use crate::worker::{Bench, Command, Outcome, Report, ResetOrder, Worker};
 
 /// Time between two looks for processes that are about to let go.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -136,8 +136,14 @@ impl Run<'_> {
     }
 
     async fn reset(&mut self) -> Result<Reset, Verdict> {
-        let method = self.subject.rule.reset_method.clone();
-        match self.step(StepName::Reset, &Command::Reset(method)).await? {
+        let rule = &self.subject.rule;
+        let ms = |step| u64::try_from(rule.deadline(step).as_millis()).unwrap_or(u64::MAX);
+        let order = ResetOrder {
+            method: rule.reset_method.clone(),
+            ready_ms: ms(StepName::Ready),
+            restore_ms: ms(StepName::Restore),
+        };
+        match self.step(StepName::Reset, &Command::Reset(order)).await? {
             Report::WasReset(reset) => Ok(reset),
             other => Err(unexpected(StepName::Reset, &other)),
         }

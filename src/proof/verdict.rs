@@ -108,6 +108,7 @@ fn of_failure(step: StepName, failure: &Failure) -> Verdict {
     let text = format!("{}: {}{errno}", step.as_str(), failure.text);
     match (failure.code, step) {
         (Code::Locked | Code::Driver | Code::NoMemory | Code::Gone, _) => Verdict::refuse(text),
+        (Code::Unsupported, _) => Verdict::refuse(format!("unsupported_mode: {text}")),
         (Code::Lost, _) => Verdict::bad(Reason::FellOffBus, text),
         (Code::ReadOnly, _) => Verdict::fault(
             Fault::ReadOnlySysfs,
@@ -120,7 +121,10 @@ fn of_failure(step: StepName, failure: &Failure) -> Verdict {
             ),
         ),
         (Code::Protocol, _) => Verdict::fault(Fault::Worker, text),
-        (Code::NoMethod | Code::NotReady, _)
+        (Code::Journal, _) => Verdict::fault(Fault::Store, text),
+        (Code::ConfigLost, _) => Verdict::bad(Reason::ConfigLost, text),
+        (Code::Ineffective, _) => Verdict::bad(Reason::ResetIneffective, text),
+        (Code::NoMethod | Code::NotReady | Code::Pending, _)
         | (Code::Io, StepName::Reset | StepName::Ready | StepName::Restore) => {
             Verdict::bad(Reason::ResetFailed, text)
         }

@@ -105,7 +105,7 @@ impl FromStr for DeviceSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A write to `reset` never returns. Clearing the fault lets it go on; a writer killed before that never
-    /// reset anything.
+    /// reset anything. A reset by a write to config space never answers again.
     HangReset,
     /// Config space reads all ones.
     Dead,
@@ -117,11 +117,20 @@ pub enum Fault {
     DropWrites,
     /// Of each two write sessions the first does not reach the memory.
     SkipFill,
-    /// A reset takes 3 seconds, or what [`DeviceSpec::reset_ms`] says.
+    /// A reset takes 3 seconds, or what [`DeviceSpec::reset_ms`] says. One by a write to config space reads all ones
+    /// meanwhile.
     SlowReset,
+    /// The same, but reads configuration retry status meanwhile.
+    RetryStatus,
+    /// After a reset by a write to config space no further write arrives.
+    LoseRestore,
+    /// Such a reset does nothing.
+    NoReset,
+    /// A transaction stays pending.
+    KeepPending,
 }
 
-const FAULTS: [(&str, Fault); 7] = [
+const FAULTS: [(&str, Fault); 11] = [
     ("hang-reset", Fault::HangReset),
     ("dead", Fault::Dead),
     ("die-at-reset", Fault::DieAtReset),
@@ -129,6 +138,10 @@ const FAULTS: [(&str, Fault); 7] = [
     ("drop-writes", Fault::DropWrites),
     ("skip-fill", Fault::SkipFill),
     ("slow-reset", Fault::SlowReset),
+    ("retry-status", Fault::RetryStatus),
+    ("lose-restore", Fault::LoseRestore),
+    ("no-reset", Fault::NoReset),
+    ("keep-pending", Fault::KeepPending),
 ];
 
 impl FromStr for Fault {

@@ -43,8 +43,8 @@ pub enum Command {
     Probe,
     /// Looks for processes that have the device open.
     Holders,
-    /// Resets it by this method.
-    Reset(String),
+    /// Resets it.
+    Reset(ResetOrder),
     /// Overwrites and reads back these BARs.
     Scrub(Vec<u8>),
 }
@@ -62,6 +62,17 @@ pub struct Order {
     pub roots: Roots,
     /// Where locks are.
     pub run: PathBuf,
+}
+
+/// How to reset it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ResetOrder {
+    /// A word of the kernel's `reset_method`, or [`crate::types::CONFIG_FLR`].
+    pub method: String,
+    /// Milliseconds within which it must answer afterwards.
+    pub ready_ms: u64,
+    /// Milliseconds for writing back what a reset of our own took.
+    pub restore_ms: u64,
 }
 
 /// Who should answer at an address.
@@ -162,8 +173,18 @@ pub enum Code {
     NoMethod,
     /// A driver is bound that is not told of a reset.
     Driver,
+    /// It is of a kind, or in a state, in which this cannot be done to it.
+    Unsupported,
+    /// Transactions are pending and stay so.
+    Pending,
     /// It did not answer after its reset.
     NotReady,
+    /// The reset returned and did nothing.
+    Ineffective,
+    /// Registers do not hold what they held before a reset.
+    ConfigLost,
+    /// The run folder cannot be written.
+    Journal,
     /// A BAR that the policy names is not memory that we can write.
     NoMemory,
     /// The system failed otherwise.
