@@ -30,7 +30,7 @@ struct Arguments {
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
     /// Devices, such as 0000:3b:00.0,memory=1048576,fault=hang-reset; further fields: vendor, device, class, serial
-    /// (hexadecimal), driver, reset_ms
+    /// (hexadecimal), driver, reset_ms, ready_at_once
     #[arg(long = "device", value_name = "SPEC", num_args = 1.., required = true)]
     devices: Vec<DeviceSpec>,
 }

@@ -203,3 +203,6 @@ fn restored(plan: &Plan<'_>, registers: &Registers) -> Result<usize, NotReset> {
         Some(differences) => Err(NotReset::Differs(differences)),
     }
 }
+
+#[cfg(test)]
+mod tests;

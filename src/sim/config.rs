@@ -149,7 +149,7 @@ impl Space {
     fn header(&mut self, spec: &DeviceSpec, bar: u64) {
         let (ids, memory_64_prefetchable) = ([spec.vendor, spec.device].map(u16::to_le_bytes).concat(), 0xc);
         self.put(0x00, &ids);
-        self.put(0x06, &0x0010_u16.to_le_bytes());
+        self.put(0x06, &(0x0010 | u16::from(spec.ready_at_once)).to_le_bytes());
         self.put(0x08, &(spec.class << 8 | u32::from(REVISION)).to_le_bytes());
         self.put(BAR0, &(bar | memory_64_prefetchable).to_le_bytes());
         self.put(0x2c, &ids);

@@ -21,6 +21,8 @@ pub struct DeviceSpec {
     pub serial: u64,
     /// The bound driver's name; `vfio-pci` brings an IOMMU group and its node.
     pub driver: Option<String>,
+    /// Whether it says that it answers at once after a reset: immediate readiness.
+    pub ready_at_once: bool,
     /// Milliseconds a reset takes; without it 20, under [`Fault::SlowReset`] 3000.
     pub reset_ms: Option<u64>,
     /// What is wrong.
@@ -47,6 +49,7 @@ impl DeviceSpec {
             class: 0x12_0000,
             serial: serial_of(address),
             driver: None,
+            ready_at_once: false,
             reset_ms: None,
             fault: None,
         }
@@ -60,6 +63,7 @@ impl DeviceSpec {
             "class" => self.class = hex(value)?,
             "serial" => self.serial = hex(value)?,
             "driver" => self.driver = Some(value.to_owned()),
+            "ready_at_once" => self.ready_at_once = decimal(value)? != 0,
             "reset_ms" => self.reset_ms = Some(decimal(value)?),
             "fault" => self.fault = Some(value.parse()?),
             other => return Err(format!("there is no field {other:?}")),

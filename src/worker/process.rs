@@ -113,7 +113,8 @@ impl Worker {
             match serde_json::from_str(&line?.ok_or_else(ended)?)? {
                 Report::Progress(done, of) => progress(done, of),
                 Report::Marked(ms) => section = Some(Deadline::after(Duration::from_millis(ms))),
-                Report::Unmarked => section = None,
+                // What follows is its answer, which tells more than a kill.
+                Report::Unmarked => section = Some(Deadline::after(GRACE)),
                 report => {
                     if let Report::Locked(repairs) = &report {
                         repairs

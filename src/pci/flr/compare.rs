@@ -94,11 +94,10 @@ pub(super) fn differences(before: &ConfigSpace, now: &ConfigSpace) -> Option<Str
         return Some(format!("it had {} bytes and has {}", before.bytes().len(), now.bytes().len()));
     }
     let mut found = Vec::new();
-    for at in (0..before.bytes().len()).step_by(4) {
-        let (was, is) = (before.dword(at), now.dword(at));
-        if was == is {
-            continue;
-        }
+    let dwords = |config| ConfigSpace::bytes(config).as_chunks::<4>().0;
+    let other = dwords(before).iter().zip(dwords(now)).enumerate().filter(|(_, (was, is))| was != is);
+    for (at, (was, is)) in other.map(|(number, dwords)| (4 * number, dwords)) {
+        let (was, is) = (u32::from_le_bytes(*was), u32::from_le_bytes(*is));
         let mine = EXCEPTIONS.iter().filter(|exception| exception.at(before) == Some(at));
         let free = mine.fold(0, |bits, exception| bits | exception.bits);
         if (was ^ is) & !free != 0 {

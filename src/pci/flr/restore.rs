@@ -148,3 +148,9 @@ impl Order<'_> {
         }
     }
 }
+
+/// Where registers are written, in their order.
+#[cfg(test)]
+pub(super) fn places(before: &ConfigSpace) -> Vec<usize> {
+    order(before).iter().map(|register| register.at).collect()
+}
