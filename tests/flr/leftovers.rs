@@ -14,7 +14,7 @@ use super::{LONG, Stage, address, code, order, poke, put, repairs, roots};
 const DEVICE_CONTROL: u64 = 0x68;
 
 /// Leaves what a worker leaves that is killed before, or after, its reset.
-fn killed(stage: &Stage, after_reset: bool) {
+pub(super) fn killed(stage: &Stage, after_reset: bool) {
     let function = Function::at(&roots(stage), address());
     let boot = fs::read_to_string(roots(stage).boot_id()).unwrap().trim().to_owned();
     let mut saved = Saved::of(&function, boot, std::time::Duration::from_millis(500)).unwrap();

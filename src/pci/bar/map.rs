@@ -129,7 +129,10 @@ unsafe fn fill_avx2(to: *mut u64, words: Range<u64>, word: impl Fn(u64) -> u64) 
         for (index, half) in line.as_chunks::<4>().0.iter().enumerate() {
             // SAFETY: the line is there, and aligned; `Map::fence` orders its stores for later reads.
             unsafe {
-                _mm256_stream_si256(to.cast::<__m256i>().add(index), _mm256_loadu_si256(half.as_ptr().cast()))
+                _mm256_stream_si256(
+                    to.cast::<__m256i>().add(index),
+                    _mm256_loadu_si256(half.as_ptr().cast()),
+                );
             };
         }
     };
@@ -146,7 +149,7 @@ unsafe fn fill_plain(to: *mut u64, words: Range<u64>, word: impl Fn(u64) -> u64)
             use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
             // SAFETY: the line is there, and aligned; `Map::fence` orders its stores for later reads.
             unsafe {
-                _mm_stream_si128(to.cast::<__m128i>().add(index), _mm_loadu_si128(pair.as_ptr().cast()))
+                _mm_stream_si128(to.cast::<__m128i>().add(index), _mm_loadu_si128(pair.as_ptr().cast()));
             };
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -274,7 +277,7 @@ mod tests {
             // SAFETY: as above.
             let visited = unsafe {
                 check_words::<Vector>(start, first..last, |number| !word(number), &mut |number, _| {
-                    others.push(number)
+                    others.push(number);
                 })
             };
             assert_eq!((visited, &others[..]), (last - first, &[][..]));

@@ -45,7 +45,7 @@ impl Space {
             space.put(*at, &[*id, next]);
         }
         for (index, (id, at)) in EXTENDED.iter().enumerate() {
-            let next = EXTENDED.get(index + 1).map_or(0, |(_, next)| *next) as u32;
+            let next = EXTENDED.get(index + 1).map_or(0, |(_, next)| u32::try_from(*next).unwrap());
             space.put(*at, &(next << 20 | 1 << 16 | u32::from(*id)).to_le_bytes());
         }
         // MSI: wide, maskable; express: version 2, capable of the reset; advanced features too; two resizable BARs.
@@ -75,6 +75,9 @@ impl Space {
     }
 }
 
+/// Attributes by name.
+type Files<'a> = &'a [(&'a str, &'a [u8])];
+
 fn captured(tree: &str) -> ConfigSpace {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sysfs");
     ConfigSpace::from_bytes(fs::read(folder.join(tree).join("0000:04:00.0/config")).unwrap()).unwrap()
@@ -86,7 +89,7 @@ fn put_file(path: &Path, content: &[u8]) {
 }
 
 /// A function of files.
-fn function(root: &Path, files: &[(&str, &[u8])]) -> Function {
+fn function(root: &Path, files: Files<'_>) -> Function {
     let function = Function::at(&Roots::below(root), "0000:04:00.0".parse().unwrap());
     files.iter().for_each(|(name, content)| put_file(&function.path(name), content));
     function
@@ -191,7 +194,7 @@ fn every_bit_counts_but_for_the_exceptions() {
 #[test]
 fn a_function_is_reset_by_us_only_where_nothing_is_in_the_way() {
     let root = tempfile::tempdir().unwrap();
-    let way_of = |space: &Space, files: &[(&str, &[u8])]| {
+    let way_of = |space: &Space, files: Files<'_>| {
         let _ = fs::remove_dir_all(root.path().join("sys"));
         way(&function(root.path(), files), &space.config())
     };
@@ -204,7 +207,7 @@ fn a_function_is_reset_by_us_only_where_nothing_is_in_the_way() {
         way_of(&Space::whole().without_express_reset(), &[advanced]),
         Ok(Way::Advanced { control: 0xc4, status: 0xc5 })
     );
-    let refusals: &[(Space, &[(&str, &[u8])], &str)] = &[
+    let refusals: &[(Space, Files<'_>, &str)] = &[
         (Space::whole(), &[], "does not trust its flr (reset_method \"\")"),
         (Space::whole(), &[("reset_method", b"bus\n")], "does not trust its flr (reset_method \"bus\")"),
         (Space::whole(), &[("reset_method", b"device_specific flr\n")], "a reset of its own for this model"),
