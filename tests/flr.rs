@@ -144,11 +144,16 @@ async fn every_byte_and_every_setting_is_as_it_was() {
 async fn a_function_that_is_ready_at_once_is_not_waited_for() {
     let stage = Stage::with(",reset_ms=1,ready_at_once=1");
     let config = stage.config();
-    let start = std::time::Instant::now();
-    let outcome = stage.reset().await;
-    assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
-    assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
-    assert!(stage.config() == config && stage.resets() == 1);
+    let mut quickest = Duration::MAX;
+    for resets in 1..=20 {
+        let start = std::time::Instant::now();
+        let outcome = stage.reset().await;
+        quickest = quickest.min(start.elapsed());
+        assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
+        assert!(stage.config() == config && stage.resets() == resets);
+    }
+    // Whatever else the machine does: with the silence no reset is as quick.
+    assert!(quickest < Duration::from_millis(100), "{quickest:?}");
 }
 
 /// What a person or another driver does between two steps.
