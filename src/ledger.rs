@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use crate::store::{Change, Folder, Store, StoreError};
-use crate::types::{Baseline, ClaimRef, ClaimUid, Counts, Identity, PciAddress, Reason, StepName, Token};
+use crate::types::{Baseline, ClaimRef, ClaimUid, Counts, Identity, PciAddress, Reason, Token};
 
 pub use claims::{LeaseError, Wanted};
 pub use device::{Cause, Misfit, Phase};
@@ -28,6 +28,7 @@ pub use maintenance::Chore;
 use record::DeviceRecord;
 pub use record::{ClaimDevice, ClaimRecord, LastProof, Quarantine, RecordPhase};
 pub use recover::{LedgerError, Recovered};
+use snapshot::Doing;
 pub use snapshot::{ClaimView, DeviceView, QuarantineView, Snapshot};
 
 /// The ledger.
@@ -47,7 +48,7 @@ struct State {
     /// Releasing records and the devices that keep each on the disk.
     releasing: BTreeMap<String, BTreeSet<Identity>>,
     /// What a working device's worker is doing, for people.
-    steps: BTreeMap<Identity, (StepName, std::time::Instant)>,
+    steps: BTreeMap<Identity, Doing>,
     /// When a granted device was last looked at and found well.
     checked: BTreeMap<Identity, jiff::Timestamp>,
     /// When the loop that looks after devices last went round.

@@ -4,10 +4,13 @@
 
 pub mod aer;
 pub mod bar;
+mod capability;
 pub mod config_space;
 pub mod driver;
+pub mod flr;
 pub mod link;
 pub mod reset;
+pub mod saved;
 pub mod sysfs;
 
 /// Waits in a worker, which has nothing else to do.

@@ -34,6 +34,8 @@ pub struct Inspection {
     pub reset_methods: Vec<String>,
     /// Memory BARs.
     pub bars: Vec<BarView>,
+    /// Why we would not reset it through its config space ourselves.
+    pub no_config_flr: Option<String>,
 }
 
 /// A memory BAR.
