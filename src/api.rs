@@ -1,6 +1,7 @@
 //! The API server: a client in which every call ends.
 
-use std::error::Error as _;
+mod slices;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,13 +9,20 @@ use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Config};
 
+pub use slices::{Event, Run, Slices};
+
 /// One call, with the client's own retries of a server that is busy.
 const LIMIT: Duration = Duration::from_secs(5);
+/// What a quiet connection is given; longer than a watch lasts, so that only one that is dead is cut.
+const QUIET: Duration = Duration::from_secs(230);
 
 /// A client of the API server; clones share its connections.
 #[derive(Clone)]
 pub struct Client {
-    client: kube::Client,
+    /// For calls that somebody waits for: tries again by itself where the server is busy.
+    patient: kube::Client,
+    /// For those that have a backoff of their own, and tell what the server said.
+    plain: kube::Client,
     limit: Duration,
 }
 
@@ -46,10 +54,7 @@ pub enum ApiError {
         problem: String,
     },
     /// No answer in time.
-    #[error(
-        "{call}: no answer of the API server within {} ms; the kubelet will try again",
-        limit.as_millis()
-    )]
+    #[error("{call}: no answer of the API server within {} ms", limit.as_millis())]
     TimedOut {
         /// What was asked.
         call: String,
@@ -65,6 +70,8 @@ pub enum ApiError {
         message: String,
         /// The HTTP status.
         code: u16,
+        /// What it wants us to wait before the next try.
+        pause: Duration,
     },
     /// The call did not get through, or its answer made no sense.
     #[error("{call}: {problem}")]
@@ -83,16 +90,21 @@ impl Client {
     /// # Errors
     /// When the configuration cannot be used.
     pub async fn new(kubeconfig: Option<&Path>) -> Result<Self, ApiError> {
-        let config = match kubeconfig {
+        let mut config = match kubeconfig {
             Some(path) => from_file(path)
                 .await
                 .map_err(|source| ApiError::Kubeconfig { path: path.to_owned(), source })?,
             None => Config::incluster().map_err(ApiError::InCluster)?,
         };
         let server = config.cluster_url.to_string();
-        let client = kube::Client::try_from(config)
-            .map_err(|error| ApiError::Client { server, problem: innermost(&error) })?;
-        Ok(Self { client, limit: LIMIT })
+        config.read_timeout = Some(QUIET);
+        let client = |config| {
+            kube::Client::try_from(config)
+                .map_err(|error| ApiError::Client { server: server.clone(), problem: innermost(&error) })
+        };
+        let patient = client(config.clone())?;
+        config.default_retry = false;
+        Ok(Self { patient, plain: client(config)?, limit: LIMIT })
     }
 
     /// A claim as it is now; `None` when there is none of that name.
@@ -100,7 +112,7 @@ impl Client {
     /// # Errors
     /// When the server cannot be asked.
     pub async fn claim(&self, namespace: &str, name: &str) -> Result<Option<ResourceClaim>, ApiError> {
-        let api = Api::<ResourceClaim>::namespaced(self.client.clone(), namespace);
+        let api = Api::<ResourceClaim>::namespaced(self.patient.clone(), namespace);
         self.call(format!("GET ResourceClaim {namespace}/{name}"), api.get_opt(name)).await
     }
 
@@ -111,11 +123,39 @@ impl Client {
     ) -> Result<T, ApiError> {
         match tokio::time::timeout(self.limit, request).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(kube::Error::Api(status))) => {
-                Err(ApiError::Refused { call, message: status.message, code: status.code })
-            }
-            Ok(Err(error)) => Err(ApiError::Failed { call, problem: innermost(&error) }),
+            Ok(Err(error)) => Err(ApiError::of(call, error)),
             Err(_) => Err(ApiError::TimedOut { call, limit: self.limit }),
+        }
+    }
+}
+
+impl ApiError {
+    fn of(call: String, error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => {
+                let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+                let pause = Duration::from_secs(seconds.into());
+                Self::Refused { call, message: status.message.clone(), code: status.code, pause }
+            }
+            error => Self::Failed { call, problem: innermost(&error) },
+        }
+    }
+
+    /// The server's HTTP status, if it said no.
+    #[must_use]
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// What the server wants us to wait before the next try.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        match self {
+            Self::Refused { pause, .. } => *pause,
+            _ => Duration::ZERO,
         }
     }
 }
@@ -132,7 +172,7 @@ async fn from_file(path: &Path) -> Result<Config, KubeconfigError> {
 }
 
 /// The error and what lies below it; the client's own words are mostly "service error".
-fn innermost(error: &kube::Error) -> String {
+fn innermost(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -24,6 +24,7 @@ use crate::ledger::{Ledger, LedgerError};
 use crate::maintenance::Maintenance;
 use crate::observe::control::{self, Answer, Request};
 use crate::observe::status::Reporter;
+use crate::publish::Publisher;
 use crate::types::{Policy, Roots};
 use crate::unix::{Socket, SocketError};
 use crate::worker::{Bench, Program};
@@ -131,9 +132,17 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AppErr
     let (ledger, recovered) = Ledger::open(&options.state, boot_id.trim().to_owned()).await?;
     let bench = Bench { program: Program::default(), roots, run: options.run.clone() };
     let inventory = Arc::new(Inventory::new(bench.clone(), Arc::clone(&policy), Arc::clone(&ledger)));
-    let source = match &options.claims {
-        Some(folder) => ClaimSource::Folder(folder.clone()),
-        None => ClaimSource::Api(Client::new(options.kubeconfig.as_deref()).await?),
+    let (source, publisher) = match &options.claims {
+        Some(folder) => {
+            tracing::warn!("claims are read from files, so there is no API server: no slice is published");
+            (ClaimSource::Folder(folder.clone()), None)
+        }
+        None => {
+            let client = Client::new(options.kubeconfig.as_deref()).await?;
+            let (ledger, inventory) = (Arc::clone(&ledger), Arc::clone(&inventory));
+            let publisher = Publisher::new(&client, (&driver, &node), ledger, inventory, simulated);
+            (ClaimSource::Api(client), Some(publisher))
+        }
     };
     let claims = Arc::new(Claims {
         ledger: Arc::clone(&ledger),
@@ -164,7 +173,11 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AppErr
         ledger: Arc::clone(&ledger),
         inventory: Arc::clone(&inventory),
         registration: registration.verdict(),
+        publish: publisher.as_ref().map(Publisher::view),
     };
+    // Not ended by `stop`: what is found against a device in a last prepare still has to be seen.
+    let published = CancellationToken::new();
+    let publishing = publisher.map(|publisher| tokio::spawn(publisher.run(published.clone())));
     let commands = tokio::spawn(answer_commands(control, reporter, stop.child_token()));
     let maintenance = Arc::new(Maintenance { ledger, inventory, bench, policy });
     let working = tokio::spawn(maintenance.run(stop.child_token()));
@@ -182,7 +195,9 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AppErr
     registration.stop().await;
     drop(service);
     let _ = tokio::time::timeout(DRAIN, claims.queue.drained()).await;
-    let _ = tokio::time::timeout(Duration::from_secs(1), async { (working.await, commands.await) }).await;
+    published.cancel();
+    let tasks = async { (working.await, commands.await, futures_util::future::join_all(publishing).await) };
+    let _ = tokio::time::timeout(Duration::from_secs(1), tasks).await;
     tracing::info!("ended");
     ended
 }

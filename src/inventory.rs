@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::ledger::Ledger;
 use crate::proof::Subject;
@@ -19,11 +19,18 @@ use crate::worker::{Bench, Command, Expected, Outcome, Report, Seen};
 /// How long the list of functions may take.
 const SCAN: Duration = Duration::from_secs(10);
 
+/// Inspections at a time: each is a process, and its deadline runs from its start.
+const AT_ONCE: usize = 16;
+
 /// A device of ours.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// What a proof has to know of it.
     pub subject: Subject,
+    /// What its inspection saw.
+    pub inspection: Inspection,
+    /// Its product's name, where one is known.
+    pub product: Option<String>,
     /// Why it is never granted as it is.
     pub unsupported: Option<String>,
 }
@@ -57,11 +64,15 @@ pub struct Inventory {
     scanning: Mutex<()>,
 }
 
+/// What is known of a node's devices.
 #[derive(Clone, Debug, Default)]
-enum State {
+pub enum State {
+    /// Nobody has looked yet.
     #[default]
     Unread,
+    /// The list of functions could not be read, with why.
     Failed(String),
+    /// Those that match the policy, by name; a device that could not be inspected with why.
     Read(BTreeMap<String, Result<Arc<Known>, String>>),
 }
 
@@ -101,6 +112,12 @@ impl Inventory {
             Ok(State::Failed(why)) => Err(NotOurs::Failed(why.clone())),
             Ok(State::Unread) | Err(_) => Err(NotOurs::Scanning),
         }
+    }
+
+    /// Signals every look.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
     }
 
     /// Devices that are ours and can be worked on.
@@ -145,6 +162,7 @@ impl Inventory {
         };
         let ours = seen.iter().filter_map(|seen| Some((seen, self.rule_for(seen)?)));
         let before = self.identified();
+        let turns = Semaphore::new(AT_ONCE);
         let inspections = ours.map(|(seen, rule)| async {
             let known = before.iter().find(|known| known.subject.address == seen.address);
             match known {
@@ -152,7 +170,10 @@ impl Inventory {
                 Some(known) if self.ledger.is_held(&known.subject.identity) => {
                     (seen.address, Ok(Arc::clone(known)))
                 }
-                _ => (seen.address, self.inspect(seen.address, rule).await.or_else(|sick| sick.or(known))),
+                _ => {
+                    let _turn = turns.acquire().await;
+                    (seen.address, self.inspect(seen.address, rule).await.or_else(|sick| sick.or(known)))
+                }
             }
         });
         let mut known: BTreeMap<_, _> =
@@ -302,7 +323,8 @@ fn known(address: PciAddress, rule: &DeviceRule, inspection: &Inspection) -> Kno
         memory: wanted.iter().filter_map(memory).sum(),
         bars: wanted,
     };
-    Known { subject, unsupported }
+    let product = names::product(*vendor, *device).map(str::to_owned);
+    Known { subject, inspection: inspection.clone(), product, unsupported }
 }
 
 /// Why it cannot be reset as the policy wants.

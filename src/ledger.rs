@@ -20,16 +20,16 @@ use tokio::sync::watch;
 use crate::store::{Change, Folder, Store, StoreError};
 use crate::types::{Baseline, ClaimRef, ClaimUid, Counts, Identity, PciAddress, Reason, Token};
 
-pub use claims::{LeaseError, Wanted};
+pub use claims::{LeaseError, Released, Wanted};
 pub use device::{Cause, Misfit, Phase};
 use device::{Device, Event};
 pub use lease::{Evidence, Finish, Lease, Proved, Unsealed};
 pub use maintenance::Chore;
 use record::DeviceRecord;
-pub use record::{ClaimDevice, ClaimRecord, LastProof, Quarantine, RecordPhase};
+pub use record::{ClaimDevice, ClaimRecord, LastProof, Quarantine, Raised, RecordPhase};
 pub use recover::{LedgerError, Recovered};
 use snapshot::Doing;
-pub use snapshot::{ClaimView, DeviceView, QuarantineView, Snapshot};
+pub use snapshot::{ClaimView, DeviceView, QuarantineView, Snapshot, Unverified};
 
 /// The ledger.
 #[derive(Debug)]
@@ -47,6 +47,8 @@ struct State {
     claims: BTreeMap<ClaimUid, Entry>,
     /// Releasing records and the devices that keep each on the disk.
     releasing: BTreeMap<String, BTreeSet<Identity>>,
+    /// Devices whose cleaning a call of the kubelet waits for: nobody else can be offered them meanwhile.
+    awaited: BTreeSet<Identity>,
     /// What a working device's worker is doing, for people.
     steps: BTreeMap<Identity, Doing>,
     /// When a granted device was last looked at and found well.
@@ -113,7 +115,13 @@ impl Ledger {
             let free = device.holder == device::Holder::Free && device.quarantine.is_none();
             if state.suspect && free {
                 let evidence = format!("damaged records: {}", state.damaged.join("; "));
-                changes.extend(state.quarantine(identity, Reason::UnknownOwner, evidence, None));
+                changes.extend(state.quarantine(
+                    identity,
+                    Reason::UnknownOwner,
+                    evidence,
+                    None,
+                    Raised::Elsewhere,
+                ));
             }
             changes
         };
@@ -145,7 +153,7 @@ impl Ledger {
     ) -> Result<(), StoreError> {
         let changes = {
             let mut state = self.lock();
-            let mut changes = state.quarantine(identity, reason, evidence, token);
+            let mut changes = state.quarantine(identity, reason, evidence, token, Raised::Elsewhere);
             changes.extend(state.settled(identity));
             changes
         };
@@ -262,8 +270,8 @@ impl State {
             let place = other.identity == Identity::from_address(address);
             match (&other.quarantine, other.claim()) {
                 (Some(quarantine), None) if place => {
-                    let Quarantine { reason, evidence, token, .. } = quarantine.clone();
-                    changes.extend(self.quarantine(identity, reason, evidence, token));
+                    let Quarantine { reason, evidence, token, raised, .. } = quarantine.clone();
+                    changes.extend(self.quarantine(identity, reason, evidence, token, raised));
                     changes.push(remove_quarantine(&other.identity));
                     self.devices.remove(&other.identity);
                     continue;
@@ -277,6 +285,7 @@ impl State {
                         Reason::IdentityChanged,
                         evidence,
                         token,
+                        Raised::Elsewhere,
                     ));
                 }
                 (_, None) => {}
@@ -309,6 +318,7 @@ impl State {
         reason: Reason,
         evidence: String,
         token: Option<Token>,
+        raised: Raised,
     ) -> Vec<Change> {
         let Some(device) = self.devices.get(identity) else { return Vec::new() };
         let attempts = device.quarantine.as_ref().map_or(0, |now| now.attempts);
@@ -320,11 +330,23 @@ impl State {
             token,
             since: jiff::Timestamp::now(),
             attempts,
+            raised,
             other: serde_json::Map::new(),
         };
         self.force(identity, Event::Quarantine(quarantine));
         let now = self.devices.get(identity).and_then(|device| device.quarantine.as_ref());
         now.map(|now| put(Folder::Quarantine, identity.as_str(), now)).into_iter().collect()
+    }
+
+    /// A prepare meets this quarantine: where no pod has the device, the one that wants it must go elsewhere.
+    fn met(&mut self, identity: &Identity) -> Vec<Change> {
+        let Some(device) = self.devices.get_mut(identity) else { return Vec::new() };
+        let is_granted = device.is_granted();
+        let quarantine =
+            device.quarantine.as_mut().filter(|now| !is_granted && now.raised != Raised::Prepare);
+        let Some(quarantine) = quarantine else { return Vec::new() };
+        quarantine.raised = Raised::Prepare;
+        vec![put(Folder::Quarantine, identity.as_str(), quarantine)]
     }
 
     /// Releasing records that this device no longer keeps on the disk; to be removed after what replaces them is

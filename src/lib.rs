@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   cli  app  config                         commands · composition and drain · the policy file
-//!   kubelet  observe                         faces: the kubelet's contract · status, control socket, log
+//!   kubelet  publish  observe                faces: the kubelet's contract · slices · status, control socket, log
 //!   claims  maintenance                      decisions: what a claim asks · what nobody asked for
 //!   inventory  proof  ledger                 which devices · Lease → Proved · sole owner of device state
 //!   worker  steps  store  cdi  api  unix     hands: processes for what can hang, files, sockets
@@ -29,6 +29,7 @@ pub mod maintenance;
 pub mod observe;
 pub mod pci;
 pub mod proof;
+pub mod publish;
 pub mod sim;
 pub mod steps;
 pub mod store;

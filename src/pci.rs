@@ -9,6 +9,7 @@ pub mod config_space;
 pub mod driver;
 pub mod flr;
 pub mod link;
+pub mod place;
 pub mod reset;
 pub mod saved;
 pub mod sysfs;

@@ -22,6 +22,7 @@
 //!   over before the twin has noticed it takes the next with it.
 //! * **Processes.** They have no more of `/proc` than `comm`, `cgroup` and `fd`.
 
+pub mod api;
 mod config;
 mod folder;
 pub mod kubelet;

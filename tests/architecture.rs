@@ -42,6 +42,7 @@ const GUARDS: &[Guard] = &[
 const LINES: &[Line] = &[
     Line { from: "cli", to: "app", why: "`run` starts the composition" },
     Line { from: "observe", to: "kubelet", why: "`status` shows what the kubelet said of our registration" },
+    Line { from: "observe", to: "publish", why: "`status` shows what the API server has of this node" },
     Line { from: "steps", to: "worker", why: "parent and child speak one protocol and take one lock" },
 ];
 

@@ -61,7 +61,7 @@ impl Job {
         match claims.answer(&record) {
             Ok(answer) => Ok(answer),
             Err(refusal) => {
-                claims.ledger.release(uid).await;
+                drop(claims.ledger.release(uid).await);
                 Err(refusal)
             }
         }

@@ -27,16 +27,16 @@ pub(super) async fn release(claims: &Claims, claim: &ClaimRef) {
     if let Err(error) = cdi::remove(&claims.cdi, &claim.uid) {
         tracing::error!(%claim, %error, "the claim's CDI file stays behind");
     }
-    let devices = claims.ledger.release(&claim.uid).await;
+    let released = claims.ledger.release(&claim.uid).await;
     let deadline = Deadline::after(claims.policy.release.wait);
     let mut changes = claims.ledger.watch();
     let cleaned = async {
-        while !claims.ledger.unclean(&devices).is_empty() {
+        while !released.unclean().is_empty() {
             if changes.changed().await.is_err() {
                 break;
             }
         }
     };
     let clean = tokio::time::timeout_at(deadline.at().into(), cleaned).await.is_ok();
-    tracing::info!(%claim, devices = devices.len(), clean, "released");
+    tracing::info!(%claim, devices = released.devices().len(), clean, "released");
 }

@@ -8,6 +8,7 @@ use comfy_table::{Table, presets};
 use super::{DaemonArgs, Output};
 use crate::ledger::DeviceView;
 use crate::observe::status::Status;
+use crate::publish::{Failure, PublishView};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,6 +43,7 @@ fn print(status: &Status) {
     if status.simulated {
         println!("SIMULATED: --sys is no sysfs, these devices are a twin's");
     }
+    println!("{}", published(status.publish.as_ref()));
     println!("{}", devices(&status.ledger.devices));
     for claim in &status.ledger.claims {
         let record = &claim.record;
@@ -79,6 +81,24 @@ fn print(status: &Status) {
     if status.ledger.unwritten > 0 {
         println!("{} records could not be written yet: see the state folder's disk", status.ledger.unwritten);
     }
+}
+
+fn published(publish: Option<&PublishView>) -> String {
+    let Some(publish) = publish else { return "slices: none, claims are read from files".to_owned() };
+    let PublishView { slices, devices, generation, last_success, left_out, .. } = publish;
+    let mut words = match last_success {
+        None => "slices: nothing is published yet".to_owned(),
+        Some(at) => {
+            format!("slices: {slices}, with {devices} devices, generation {generation}, right at {at}")
+        }
+    };
+    if let Some(Failure { at, error }) = publish.failing() {
+        words = format!("{words}\nslices NOT as they should be, {at}: {error}");
+    }
+    if !left_out.is_empty() {
+        words = format!("{words}\nin no slice, since this API server drops taints: {}", left_out.join(", "));
+    }
+    words
 }
 
 fn devices(devices: &[DeviceView]) -> Table {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::device::{By, Cause, Device, Event, Holder, Misfit, Phase};
-use super::record::{ClaimDevice, ClaimRecord, RecordPhase};
+use super::record::{ClaimDevice, ClaimRecord, Raised, RecordPhase};
 use super::{Entry, Finish, Lease, Ledger, Proved, State, device_record, put, same};
 use crate::store::{Change, Folder, StoreError};
 use crate::types::{AllocatedDevice, Claim, ClaimUid, Fault, Identity, PciAddress, Reason, Token};
@@ -71,6 +71,51 @@ pub enum LeaseError {
     },
 }
 
+/// A lease that stands in memory and not yet on the disk.
+struct Begun {
+    record: ClaimRecord,
+    /// Its devices as they were.
+    before: Vec<Device>,
+    /// What the claim had before.
+    former: Option<Entry>,
+}
+
+/// A claim's devices, taken back. While this lives, a call of the kubelet waits for their cleaning.
+#[derive(Debug)]
+#[must_use]
+pub struct Released {
+    ledger: Arc<Ledger>,
+    devices: BTreeSet<Identity>,
+}
+
+impl Released {
+    /// Those that had to be cleaned; none if the claim had none.
+    #[must_use]
+    pub fn devices(&self) -> &BTreeSet<Identity> {
+        &self.devices
+    }
+
+    /// Those that still wait for their cleaning or are in it.
+    #[must_use]
+    pub fn unclean(&self) -> BTreeSet<Identity> {
+        let state = self.ledger.lock();
+        let held = |identity: &&Identity| {
+            let by = state.devices.get(identity).and_then(|device| device.holder.by());
+            matches!(by, Some(By::Maintenance(_)))
+        };
+        self.devices.iter().filter(held).cloned().collect()
+    }
+}
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        let mut state = self.ledger.lock();
+        state.awaited.retain(|identity| !self.devices.contains(identity));
+        drop(state);
+        self.ledger.signal();
+    }
+}
+
 impl Ledger {
     /// The record of a claim that we prepare or have granted.
     #[must_use]
@@ -83,53 +128,14 @@ impl Ledger {
     /// # Errors
     /// One of them cannot be had, or the record could not be written.
     pub async fn lease(self: &Arc<Self>, claim: &Claim, wanted: &[Wanted]) -> Result<Vec<Lease>, LeaseError> {
-        let (record, before, former) = {
-            let mut state = self.lock();
-            for want in wanted {
-                match state.devices.get(&want.identity) {
-                    Some(device) if device.can_lease(&claim.reference) => {}
-                    Some(device) => return Err(refusal(device)),
-                    None => return Err(LeaseError::Unknown(want.address.device_name())),
-                }
-                if let Some(other) = state.claim_at(want.address, &want.identity) {
-                    return Err(LeaseError::Held {
-                        device: want.address.device_name(),
-                        phase: "another card than the one that is granted to",
-                        holder: other.to_string(),
-                    });
-                }
+        let Begun { record, before, former } = match self.begin(claim, wanted) {
+            Ok(begun) => begun,
+            Err((refusal, changes)) => {
+                self.signal();
+                // What cannot be written is owed: memory is right already.
+                let _ = self.write_or_owe(changes).await;
+                return Err(refusal);
             }
-            let mut devices = Vec::new();
-            let mut before = Vec::new();
-            for want in wanted {
-                let Some(device) = state.devices.get(&want.identity) else { continue };
-                let token = Token { term: self.term, epoch: next_epoch(device.token, self.term) };
-                let (by, was) = (By::Claim(claim.reference.clone()), device.clone());
-                if let Err(misfit) = state.apply(&want.identity, Event::Lease { by, token }) {
-                    state.unlease(before);
-                    return Err(misfit.into());
-                }
-                before.push(was);
-                devices.push(ClaimDevice {
-                    allocated: want.allocated.clone(),
-                    identity: want.identity.clone(),
-                    address: want.address,
-                    token,
-                    receipt: None,
-                    nodes: Vec::new(),
-                });
-            }
-            let record = ClaimRecord {
-                claim: claim.reference.clone(),
-                allocation: claim.allocation.clone(),
-                phase: RecordPhase::Preparing,
-                boot_id: self.boot_id.clone(),
-                devices,
-                other: serde_json::Map::new(),
-            };
-            let entry = Entry { record: record.clone(), stop: false };
-            let former = state.claims.insert(claim.reference.uid.clone(), entry);
-            (record, before, former)
         };
         self.signal();
         let uid = &claim.reference.uid;
@@ -155,6 +161,60 @@ impl Ledger {
         }
         let lease = |device: ClaimDevice| self.lease_of(device.identity, device.address, device.token);
         Ok(record.devices.into_iter().map(lease).collect())
+    }
+
+    /// Leases in memory, or refuses with what is to be written of it.
+    fn begin(&self, claim: &Claim, wanted: &[Wanted]) -> Result<Begun, (LeaseError, Vec<Change>)> {
+        let mut state = self.lock();
+        for want in wanted {
+            match state.devices.get(&want.identity) {
+                Some(device) if device.can_lease(&claim.reference) => {}
+                Some(device) => {
+                    let refusal = refusal(device);
+                    return Err((refusal, state.met(&want.identity)));
+                }
+                None => return Err((LeaseError::Unknown(want.address.device_name()), Vec::new())),
+            }
+            if let Some(other) = state.claim_at(want.address, &want.identity) {
+                let refusal = LeaseError::Held {
+                    device: want.address.device_name(),
+                    phase: "another card than the one that is granted to",
+                    holder: other.to_string(),
+                };
+                return Err((refusal, Vec::new()));
+            }
+        }
+        let mut devices = Vec::new();
+        let mut before = Vec::new();
+        for want in wanted {
+            let Some(device) = state.devices.get(&want.identity) else { continue };
+            let token = Token { term: self.term, epoch: next_epoch(device.token, self.term) };
+            let (by, was) = (By::Claim(claim.reference.clone()), device.clone());
+            if let Err(misfit) = state.apply(&want.identity, Event::Lease { by, token }) {
+                state.unlease(before);
+                return Err((misfit.into(), Vec::new()));
+            }
+            before.push(was);
+            devices.push(ClaimDevice {
+                allocated: want.allocated.clone(),
+                identity: want.identity.clone(),
+                address: want.address,
+                token,
+                receipt: None,
+                nodes: Vec::new(),
+            });
+        }
+        let record = ClaimRecord {
+            claim: claim.reference.clone(),
+            allocation: claim.allocation.clone(),
+            phase: RecordPhase::Preparing,
+            boot_id: self.boot_id.clone(),
+            devices,
+            other: serde_json::Map::new(),
+        };
+        let entry = Entry { record: record.clone(), stop: false };
+        let former = state.claims.insert(claim.reference.uid.clone(), entry);
+        Ok(Begun { record, before, former })
     }
 
     /// Grants a claim its proved devices, durably.
@@ -212,8 +272,14 @@ impl Ledger {
             let mut changes = Vec::new();
             for (lease, finish) in &ends {
                 if let Finish::Bad(reason, evidence) = finish {
-                    let token = Some(lease.token());
-                    changes.extend(state.quarantine(lease.identity(), *reason, evidence.clone(), token));
+                    let (token, raised) = (Some(lease.token()), Raised::Prepare);
+                    changes.extend(state.quarantine(
+                        lease.identity(),
+                        *reason,
+                        evidence.clone(),
+                        token,
+                        raised,
+                    ));
                 }
             }
             for (lease, finish) in &ends {
@@ -250,13 +316,14 @@ impl Ledger {
         state.claims.get(uid).is_some_and(|entry| entry.stop || entry.record.devices.iter().any(gone))
     }
 
-    /// Takes a claim's devices back; they wait for cleaning. Returns who they are; none if the claim has none.
+    /// Takes a claim's devices back; they wait for cleaning, as somebody waits for it who holds what is returned.
     ///
     /// The devices are taken back in memory whatever the disk says; a move that fails is owed.
-    pub async fn release(&self, uid: &ClaimUid) -> BTreeSet<Identity> {
-        let (waiting, changes) = {
+    pub async fn release(self: &Arc<Self>, uid: &ClaimUid) -> Released {
+        let mut released = Released { ledger: Arc::clone(self), devices: BTreeSet::new() };
+        let changes = {
             let mut state = self.lock();
-            let Some(Entry { record, .. }) = state.claims.remove(uid) else { return BTreeSet::new() };
+            let Some(Entry { record, .. }) = state.claims.remove(uid) else { return released };
             let cause = match record.phase {
                 RecordPhase::Granted => Cause::AfterRelease(record.claim.clone()),
                 RecordPhase::Preparing => Cause::AfterCrash(record.claim.clone()),
@@ -272,6 +339,7 @@ impl Ledger {
             };
             let waiting: BTreeSet<_> =
                 record.devices.iter().map(|d| d.identity.clone()).filter(dirty).collect();
+            state.awaited.extend(waiting.iter().cloned());
             let here = (Folder::Claims, uid.as_str().to_owned());
             let changes = if waiting.is_empty() {
                 // All in quarantine: what they were last used for still has to stand somewhere, their epochs.
@@ -285,22 +353,12 @@ impl Ledger {
                 state.releasing.insert(name.clone(), waiting.clone());
                 vec![Change::Move(here, (Folder::Releasing, name))]
             };
-            (waiting, changes)
+            released.devices = waiting;
+            changes
         };
         self.signal();
         let _ = self.write_or_owe(changes).await;
-        waiting
-    }
-
-    /// Which of these devices still wait for their cleaning or are in it.
-    #[must_use]
-    pub fn unclean(&self, devices: &BTreeSet<Identity>) -> BTreeSet<Identity> {
-        let state = self.lock();
-        let held = |identity: &&Identity| {
-            let by = state.devices.get(identity).and_then(|device| device.holder.by());
-            matches!(by, Some(By::Maintenance(_)))
-        };
-        devices.iter().filter(held).cloned().collect()
+        released
     }
 }
 

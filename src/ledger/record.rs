@@ -57,6 +57,12 @@ pub struct ClaimDevice {
     pub nodes: Vec<PathBuf>,
 }
 
+impl Raised {
+    pub(super) fn join(self, other: Self) -> Self {
+        if self == Self::Prepare { self } else { other }
+    }
+}
+
 impl ClaimRecord {
     /// Whether a pod may have it, on whatever boot.
     #[must_use]
@@ -144,9 +150,24 @@ pub struct Quarantine {
     /// Re-sanitizations tried so far.
     #[serde(default)]
     pub attempts: u32,
+    /// Where it was raised.
+    #[serde(default)]
+    pub raised: Raised,
     /// Fields of a newer version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// Where a quarantine was raised, which decides what happens to pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Raised {
+    /// In a prepare, or met by one: no container of that grant ran, and its pod would try here for ever.
+    Prepare,
+    /// Anywhere else; a pod may be running on the device.
+    #[default]
+    #[serde(other)]
+    Elsewhere,
 }
 
 /// A quarantine that a person ended.

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::device::{By, Cause, Device, Holder, Phase};
-use super::record::{ClaimDevice, ClaimRecord, DeviceRecord, OwnRecord, Quarantine, RecordPhase};
+use super::record::{ClaimDevice, ClaimRecord, DeviceRecord, OwnRecord, Quarantine, Raised, RecordPhase};
 use super::{Entry, Ledger, State, put};
 use crate::store::{Change, Contents, Damage, Folder, Found, Store, StoreError};
 use crate::types::{Deadline, Identity, PciAddress, Reason, Token};
@@ -303,6 +303,7 @@ fn unknown_owner(identity: Identity, address: PciAddress) -> Quarantine {
         token: None,
         since: jiff::Timestamp::now(),
         attempts: 0,
+        raised: Raised::Elsewhere,
         other: serde_json::Map::new(),
     }
 }

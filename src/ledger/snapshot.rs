@@ -6,8 +6,8 @@ use std::time::Instant;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::device::{By, Device, Holder, Phase};
-use super::record::{ClaimRecord, LastProof, RecordPhase};
+use super::device::{By, Cause, Device, Holder, Phase};
+use super::record::{ClaimRecord, LastProof, Raised, RecordPhase};
 use super::{Ledger, State};
 use crate::types::{Class, Identity, PciAddress, Reason, StepName, Token};
 
@@ -54,6 +54,30 @@ pub struct DeviceView {
     pub checked: Option<Timestamp>,
     /// The proof of its present state.
     pub proof: Option<LastProof>,
+    /// Why it must not be offered to new claims though nothing is known against it.
+    #[serde(default)]
+    pub unverified: Option<Unverified>,
+}
+
+/// What a device lacks that nobody holds on to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unverified {
+    /// A proof on this boot.
+    FirstProof,
+    /// The cleaning after its last claim, which the kubelet's call did not see the end of.
+    Release,
+}
+
+impl Unverified {
+    /// The name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FirstProof => "first_proof",
+            Self::Release => "release",
+        }
+    }
 }
 
 /// A quarantine.
@@ -71,6 +95,9 @@ pub struct QuarantineView {
     pub token: Option<Token>,
     /// Re-sanitizations tried.
     pub attempts: u32,
+    /// Where it was raised.
+    #[serde(default)]
+    pub raised: Raised,
 }
 
 /// A claim.
@@ -179,9 +206,25 @@ fn view(state: &State, device: &Device) -> DeviceView {
             since: quarantine.since,
             token: quarantine.token,
             attempts: quarantine.attempts,
+            raised: quarantine.raised,
         }),
         degraded: device.kept.degraded.clone(),
         checked: state.checked.get(&device.identity).copied(),
         proof: device.proof.clone(),
+        unverified: unverified(state, device),
+    }
+}
+
+/// In the normal life of a claim this never changes: its device is proved when it is leased, granted, and cleaned
+/// while the kubelet's call waits. One that was without a proof before a prepare began keeps this until it is granted.
+fn unverified(state: &State, device: &Device) -> Option<Unverified> {
+    if device.proof.is_some() || device.is_granted() {
+        return None;
+    }
+    match device.holder.by() {
+        Some(By::Maintenance(Cause::AfterRelease(_) | Cause::AfterCrash(_))) => {
+            (!state.awaited.contains(&device.identity)).then_some(Unverified::Release)
+        }
+        _ => Some(Unverified::FirstProof),
     }
 }

@@ -1,6 +1,7 @@
 //! The ledger over a real state folder: epochs, recovery, damage.
 
 mod damage;
+mod standing;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -132,7 +133,7 @@ async fn epochs_rise_over_grants_releases_restarts_and_reboots() {
         for uid in ["a", "b"] {
             let granted = grant(&ledger, uid).await.devices[0].token;
             assert!(last < Some(granted), "{last:?} then {granted}");
-            ledger.release(&claim(uid).reference.uid).await;
+            drop(ledger.release(&claim(uid).reference.uid).await);
             last = Some(clean(&ledger).await);
             assert!(Some(granted) < last);
         }
@@ -147,7 +148,7 @@ async fn one_holder_a_device() {
     let a = grant(&ledger, "a").await;
     let refused = ledger.lease(&claim("b"), &wanted()).await.unwrap_err();
     assert!(matches!(&refused, LeaseError::Held { holder, .. } if holder.contains("ns/a")), "{refused}");
-    ledger.release(&a.claim.uid).await;
+    drop(ledger.release(&a.claim.uid).await);
     let busy = ledger.lease(&claim("b"), &wanted()).await.unwrap_err();
     assert!(matches!(&busy, LeaseError::Busy { cause, .. } if cause.contains("ns/a")), "dirty: {busy}");
     clean(&ledger).await;
@@ -261,7 +262,7 @@ async fn a_quarantined_device_of_a_claim_is_free_after_its_release_and_stays_qua
     let identity = Identity::from_address(d0());
     ledger.quarantine(&identity, Reason::FellOffBus, String::new(), None).await.unwrap();
     assert_eq!(ledger.snapshot().devices[0].state, "granted", "its pod may go on");
-    assert!(ledger.release(&a.claim.uid).await.is_empty(), "there is nothing to wait for");
+    assert!(ledger.release(&a.claim.uid).await.devices().is_empty(), "there is nothing to wait for");
     assert_eq!(ledger.snapshot().devices[0].state, "free");
     assert!(ledger.lease(&claim("b"), &wanted()).await.is_err());
 }
@@ -303,6 +304,5 @@ async fn a_dropped_lease_leaves_a_device_that_waits_for_cleaning() {
 }
 
 fn overwrite(path: &Path, bytes: &[u8]) {
-    use std::io::Write;
-    std::fs::File::create(path).unwrap().write_all(bytes).unwrap();
+    std::io::Write::write_all(&mut std::fs::File::create(path).unwrap(), bytes).unwrap();
 }

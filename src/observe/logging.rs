@@ -64,7 +64,14 @@ fn filter(level: &str) -> Result<Targets, LoggingError> {
     if plain.any(|part| part.is_empty() || part.parse::<LevelFilter>().is_err()) {
         return Err(wrong());
     }
-    level.parse().map_err(|_| wrong())
+    let mut targets: Targets = level.parse().map_err(|_| wrong())?;
+    // They tell each failed try; we tell what they answer once, until it changes.
+    for told in ["kube_client", "kube_runtime"] {
+        if !level.contains(told) {
+            targets = targets.with_target(told, LevelFilter::OFF);
+        }
+    }
+    Ok(targets)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use crate::inventory::Inventory;
 use crate::kubelet::registration::KubeletVerdict;
 use crate::ledger::{Ledger, Snapshot};
+use crate::publish::PublishView;
 
 /// The state of a node. Fields are only added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,6 +28,9 @@ pub struct Status {
     pub ledger: Snapshot,
     /// Devices that match the policy and are never granted as they are.
     pub refused: Vec<Refused>,
+    /// What the API server has of this node; `None` for a node without one.
+    #[serde(default)]
+    pub publish: Option<PublishView>,
 }
 
 /// A device that is never granted as it is.
@@ -53,6 +57,8 @@ pub struct Reporter {
     pub inventory: Arc<Inventory>,
     /// What the kubelet says.
     pub registration: watch::Receiver<KubeletVerdict>,
+    /// What is published.
+    pub publish: Option<watch::Receiver<PublishView>>,
 }
 
 impl Reporter {
@@ -68,6 +74,7 @@ impl Reporter {
             registration: self.registration.borrow().to_string(),
             ledger: self.ledger.snapshot(),
             refused: refused.map(|(device, why)| Refused { device, why }).collect(),
+            publish: self.publish.as_ref().map(|publish| publish.borrow().clone()),
         }
     }
 }

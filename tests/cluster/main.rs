@@ -17,3 +17,4 @@ mod claims;
 mod quarantine;
 mod refusals;
 mod registration;
+mod slices;

@@ -3,13 +3,15 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::twin::{ADDRESS, Twin};
 
-/// A node with our DaemonSet on it and one simulated device.
+/// A node with our DaemonSet on it and two simulated devices.
 pub(crate) struct Node {
     scratch: PathBuf,
     pub(crate) twin: Twin,
@@ -67,8 +69,35 @@ impl Node {
         self.apply(&objects);
         until("the kubelet has registered the plugin", 60, || self.registrations().pop());
         self.kubectl("--namespace cleanslate rollout status daemonset/cleanslate --timeout=60s");
-        // Its first proof, which nobody asked for, must not be counted as a test's.
-        until("the device has its first proof", 60, || (self.twin.counts().scrubs > 0).then_some(()));
+        // First proofs, which nobody asked for, must not be counted as a test's.
+        until("both devices are published and proved", 60, || {
+            let devices = self.devices();
+            (devices.len() == 2 && devices.iter().all(|(_, taints)| taints.is_empty())).then_some(())
+        });
+    }
+
+    /// The slices of our driver.
+    pub(crate) fn slices(&self) -> Vec<Value> {
+        let list = self.kubectl("get resourceslices --field-selector spec.driver=cleanslate.dev -o json");
+        let list: Value = serde_json::from_str(&list).expect("kubectl prints JSON");
+        list["items"].as_array().expect("a list").clone()
+    }
+
+    /// The devices in them, each with its taints as `key=value:effect`.
+    pub(crate) fn devices(&self) -> Vec<(String, Vec<String>)> {
+        self.slices().iter().flat_map(devices).collect()
+    }
+
+    /// Follows what happens to slices from now on.
+    pub(crate) fn watch_slices(&self) -> SliceWatch {
+        let path = self.scratch.join("watch.json");
+        let file = fs::File::create(&path).expect("the scratch folder is ours");
+        let command = "timeout 120 kubectl get resourceslices --watch-only --output-watch-events -o json";
+        let mut enter = enter(&self.scratch);
+        enter.args(command.split_whitespace()).stdin(Stdio::null()).stdout(file);
+        let process = enter.spawn().expect("cannot start enter.sh");
+        std::thread::sleep(Duration::from_secs(1));
+        SliceWatch { path, process }
     }
 
     /// Runs a command on the node; its output, or what it said went wrong.
@@ -163,6 +192,43 @@ impl Node {
         restart();
         until("the plugin is registered again", 60, || (self.registrations().len() > before).then_some(()));
     }
+}
+
+/// A running `kubectl get --watch`.
+pub(crate) struct SliceWatch {
+    path: PathBuf,
+    process: Child,
+}
+
+impl SliceWatch {
+    /// What was seen so far: what happened, and the slice.
+    pub(crate) fn events(&self) -> Vec<(String, Value)> {
+        let text = fs::read(&self.path).expect("it was created");
+        // The last one may be half written.
+        let events = serde_json::Deserializer::from_slice(&text).into_iter::<Value>().map_while(Result::ok);
+        let events = events.map(|event| (event["type"].to_string(), event["object"].clone()));
+        events.collect()
+    }
+}
+
+impl Drop for SliceWatch {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The devices of a slice, each with its taints.
+pub(crate) fn devices(slice: &Value) -> Vec<(String, Vec<String>)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let taint = |taint: &Value| {
+        format!("{}={}:{}", text(&taint["key"]), text(&taint["value"]), text(&taint["effect"]))
+    };
+    let device = |device: &Value| {
+        let taints = device["taints"].as_array().into_iter().flatten();
+        (text(&device["name"]), taints.map(taint).collect())
+    };
+    slice["spec"]["devices"].as_array().into_iter().flatten().map(device).collect()
 }
 
 fn enter(scratch: &Path) -> Command {

@@ -3,13 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::node::{Node, until};
+use crate::twin::ADDRESS;
 
 /// Our device as a slice names it.
 pub(crate) const DEVICE: &str = "pci-0000-3b-00-0";
 /// How the kubelet begins its event about a prepare that failed.
 pub(crate) const REFUSED: &str = "Failed to prepare dynamic resources";
-const DRIVER: &str = "cleanslate.dev";
-
 /// A namespace of a test's own, gone with it.
 pub(crate) struct Tenant<'a> {
     node: &'a Node,
@@ -17,18 +16,24 @@ pub(crate) struct Tenant<'a> {
 }
 
 impl<'a> Tenant<'a> {
-    /// Makes the namespace, a template of claims for one device, and the slice of node1's pool.
+    /// Makes the namespace, and templates of claims: `one` for the first device, `any` for any.
     pub(crate) fn new(node: &'a Node, name: &'static str) -> Self {
         let metadata = json!({"name": name, "labels": {"resource.kubernetes.io/admin-access": "true"}});
         node.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}).to_string());
         let tenant = Self { node, name };
         tenant.create("ResourceClaimTemplate", "one", &json!({"spec": one_device(false)}));
-        publish(node);
+        let mut any = one_device(false);
+        any["devices"]["requests"][0]["exactly"].as_object_mut().expect("an object").remove("selectors");
+        tenant.create("ResourceClaimTemplate", "any", &json!({"spec": any}));
         tenant
     }
 
     fn create(&self, kind: &str, name: &str, spec: &Value) {
-        let version = if kind == "Pod" { "v1" } else { "resource.k8s.io/v1" };
+        let version = match kind {
+            "Pod" => "v1",
+            "Deployment" => "apps/v1",
+            _ => "resource.k8s.io/v1",
+        };
         let metadata = json!({"name": name, "namespace": self.name});
         let object = json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
         self.node.apply(&object.to_string());
@@ -41,19 +46,20 @@ impl<'a> Tenant<'a> {
 
     /// A pod with the given claim, and whatever else stands in its spec.
     pub(crate) fn pod_with(&self, name: &str, claim: &Value, more: &Value) {
-        let mut spec = json!({
-            // busybox's sleep ignores SIGTERM as a container's first process.
-            "terminationGracePeriodSeconds": 1,
-            "resourceClaims": [{"name": "accelerator"}],
-            "containers": [{
-                "name": "main",
-                "image": "localhost/busybox:dev",
-                "resources": {"claims": [{"name": "accelerator"}]},
-            }],
-        });
-        merge(&mut spec["resourceClaims"][0], claim);
+        let mut spec = pod(claim);
         merge(&mut spec, more);
         self.create("Pod", name, &spec);
+    }
+
+    /// A Deployment of one pod that takes any device.
+    pub(crate) fn deployment(&self, name: &str) {
+        let labels = json!({"app": name});
+        let template = json!({
+            "metadata": {"labels": labels},
+            "spec": pod(&json!({"resourceClaimTemplateName": "any"})),
+        });
+        let selector = json!({"matchLabels": labels});
+        self.create("Deployment", name, &json!({"replicas": 1, "selector": selector, "template": template}));
     }
 
     /// A claim with a name of its own.
@@ -142,25 +148,30 @@ impl Token {
     }
 }
 
-/// The slice of node1's pool, as our publisher will write it. A restarted kubelet removes it.
-fn publish(node: &Node) {
-    let slice = json!({
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": "node1-cleanslate"},
-        "spec": {
-            "driver": DRIVER,
-            "nodeName": "node1",
-            "pool": {"name": "node1", "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": DEVICE}],
-        },
+/// A pod's spec.
+fn pod(claim: &Value) -> Value {
+    let mut spec = json!({
+        // busybox's sleep ignores SIGTERM as a container's first process.
+        "terminationGracePeriodSeconds": 1,
+        "resourceClaims": [{"name": "accelerator"}],
+        "containers": [{
+            "name": "main",
+            "image": "localhost/busybox:dev",
+            "resources": {"claims": [{"name": "accelerator"}]},
+        }],
     });
-    node.apply(&slice.to_string());
+    merge(&mut spec["resourceClaims"][0], claim);
+    spec
 }
 
-/// A claim's spec.
+/// A claim's spec, for the first device.
 fn one_device(admin: bool) -> Value {
-    let mut exactly = json!({"deviceClassName": "npu.cleanslate.dev"});
+    let bus_id = r#"device.attributes["resource.kubernetes.io"].pciBusID"#;
+    let expression = format!(
+        r#"{bus_id} == "{ADDRESS}" && device.capacity["cleanslate.dev"].memory.isGreaterThan(quantity("1Mi"))"#
+    );
+    let selectors = json!([{"cel": {"expression": expression}}]);
+    let mut exactly = json!({"deviceClassName": "npu.cleanslate.dev", "selectors": selectors});
     if admin {
         exactly["adminAccess"] = json!(true);
     }

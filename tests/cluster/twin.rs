@@ -6,8 +6,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde::Deserialize;
 
-/// The only device.
+/// The device that most tests are about.
 pub(crate) const ADDRESS: &str = "0000:3b:00.0";
+/// The other one.
+pub(crate) const OTHER: &str = "0000:5e:00.0";
 
 /// What the twin itself has counted, whatever the daemon says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -38,7 +40,7 @@ impl Twin {
     pub(crate) fn start(mut enter: Command) -> Self {
         let mut child = enter
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/target/release/examples/twin"))
-            .args(["--root", "/run/twin", "--device", ADDRESS])
+            .args(["--root", "/run/twin", "--device", ADDRESS, OTHER])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

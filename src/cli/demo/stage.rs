@@ -1,4 +1,4 @@
-//! The simulated node: twins, a daemon of this very binary, a client that plays the kubelet.
+//! The simulated node: twins, an API server, a daemon of this very binary, a client that plays the kubelet.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -7,17 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 use crate::observe::control::{self, Answer, Request};
 use crate::observe::status::Status;
+use crate::sim::api::{Api, Kind, Verb};
 use crate::sim::kubelet::Kubelet;
 use crate::sim::{DeviceSpec, Folder};
 use crate::types::PciAddress;
 use crate::wire::dra::{Claim, NodePrepareResourceResponse};
 
 pub(super) const NODE: &str = "demo-node";
+const NAMESPACE: &str = "demo";
 const ADDRESSES: [&str; 4] = ["0000:3b:00.0", "0000:5e:00.0", "0000:86:00.0", "0000:af:00.0"];
 /// Bytes of memory of each device.
 pub(super) const MEMORY: u64 = 8 << 20;
@@ -40,6 +42,7 @@ release: {firstProofWithin: 0s}
 pub(super) struct Stage {
     root: PathBuf,
     pub(super) twin: Folder,
+    pub(super) api: Api,
     pub(super) devices: Vec<PciAddress>,
     pub(super) kubelet: Kubelet,
     daemon: Child,
@@ -59,7 +62,7 @@ impl Stage {
     }
 
     async fn below(root: PathBuf, log: bool) -> Result<Self, String> {
-        for folder in ["claims", "state", "run", "cdi", "registry", "plugins"] {
+        for folder in ["state", "run", "cdi", "registry", "plugins"] {
             fs::create_dir_all(root.join(folder)).map_err(text)?;
         }
         write(&root.join("policy.yaml"), POLICY)?;
@@ -70,10 +73,13 @@ impl Stage {
             ..DeviceSpec::new(*address)
         };
         let twin = Folder::create(&root.join("twin"), devices.iter().map(spec).collect()).map_err(text)?;
+        let api = Api::start().map_err(text)?;
+        api.write_kubeconfig(&root.join("kubeconfig")).map_err(text)?;
+        api.put(Kind::Nodes, &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}))?;
         let daemon = daemon(&root, log)?;
         let kubelet =
             Kubelet::register(&root.join("registry"), Duration::from_secs(5)).await.map_err(text)?;
-        Ok(Self { root, twin, devices, kubelet, daemon })
+        Ok(Self { root, twin, api, devices, kubelet, daemon })
     }
 
     /// Ends the daemon as the DaemonSet does, and clears the stage.
@@ -84,7 +90,7 @@ impl Stage {
         if tokio::time::timeout(Duration::from_secs(5), self.daemon.wait()).await.is_err() {
             let _ = self.daemon.start_kill();
         }
-        drop(self.twin);
+        drop((self.twin, self.api));
         let _ = fs::remove_dir_all(&self.root);
     }
 
@@ -94,16 +100,16 @@ impl Stage {
         name: &str,
         device: PciAddress,
     ) -> Result<(NodePrepareResourceResponse, Duration), String> {
-        let claim = claim(name);
         let object = json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-            "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
+            "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": {"devices": {"requests": [{"name": "acc", "exactly": {"deviceClassName": "npu.cleanslate.dev"}}]}},
             "status": {"allocation": {"devices": {"results": [
                 {"request": "acc", "driver": "cleanslate.dev", "pool": NODE, "device": device.device_name()},
             ]}}},
         });
-        write(&self.root.join("claims").join(format!("{name}.json")), &object.to_string())?;
+        self.api.put(Kind::Claims, &object)?;
+        let claim = self.claim(name)?;
         let start = Instant::now();
         let mut answers = self.kubelet.prepare(vec![claim.clone()]).await.map_err(text)?;
         let answer = answers.remove(&claim.uid).ok_or("the kubelet got no answer for the claim")?;
@@ -111,7 +117,7 @@ impl Stage {
     }
 
     pub(super) async fn unprepare(&self, name: &str) -> Result<(String, Duration), String> {
-        let claim = claim(name);
+        let claim = self.claim(name)?;
         let start = Instant::now();
         let mut answers = self.kubelet.unprepare(vec![claim.clone()]).await.map_err(text)?;
         let answer = answers.remove(&claim.uid).ok_or("the kubelet got no answer for the claim")?;
@@ -125,9 +131,32 @@ impl Stage {
         }
     }
 
+    /// How often the slice was written.
+    pub(super) fn slice_writes(&self) -> usize {
+        let calls = self.api.calls();
+        let writes = |verb| matches!(verb, Verb::Create | Verb::Update | Verb::Delete);
+        calls.iter().filter(|call| call.kind == Kind::Slices && writes(call.verb) && !call.dry).count()
+    }
+
+    /// The devices of the slice as it was first and as it is now, each with its taints.
+    pub(super) fn slice(&self) -> Option<(Vec<String>, Vec<String>)> {
+        let now = self.api.list(Kind::Slices).into_iter().next()?;
+        let past = self.api.past(Kind::Slices, now["metadata"]["name"].as_str()?);
+        Some((devices_of(past.first()?), devices_of(&now)))
+    }
+
+    /// A claim as the kubelet knows it.
+    fn claim(&self, name: &str) -> Result<Claim, String> {
+        let claims = self.api.list(Kind::Claims);
+        let stored = claims.iter().find(|claim| claim["metadata"]["name"] == name);
+        let uid = stored.and_then(|claim| claim["metadata"]["uid"].as_str());
+        let uid = uid.ok_or_else(|| format!("there is no claim {name}"))?.to_owned();
+        Ok(Claim { namespace: NAMESPACE.to_owned(), name: name.to_owned(), uid })
+    }
+
     /// The text of a claim's CDI file; `None` where there is none.
     pub(super) fn cdi(&self, name: &str) -> Option<String> {
-        let file = format!("cleanslate.dev-claim-{}.json", claim(name).uid);
+        let file = format!("cleanslate.dev-claim-{}.json", self.claim(name).ok()?.uid);
         fs::read_to_string(self.root.join("cdi").join(file)).ok()
     }
 }
@@ -138,7 +167,7 @@ fn daemon(root: &Path, log: bool) -> Result<Child, String> {
     command.args(["run", "--node-name", NODE, "--log-format", "text"]);
     for (flag, path) in [
         ("--policy", "policy.yaml"),
-        ("--claims", "claims"),
+        ("--kubeconfig", "kubeconfig"),
         ("--sys", "twin/sys"),
         ("--dev", "twin/dev"),
         ("--proc", "twin/proc"),
@@ -161,13 +190,17 @@ fn daemon(root: &Path, log: bool) -> Result<Child, String> {
         .map_err(text)
 }
 
-fn claim(name: &str) -> Claim {
-    let number = crc32fast::hash(name.as_bytes());
-    Claim {
-        namespace: "demo".to_owned(),
-        name: name.to_owned(),
-        uid: format!("{number:08x}-0000-4000-8000-000000000000"),
-    }
+/// `pci-0000-3b-00-0`, and after it what stands against it.
+fn devices_of(slice: &Value) -> Vec<String> {
+    let words = |device: &Value| {
+        let taints = device["taints"].as_array().into_iter().flatten();
+        let taint = |taint: &Value| {
+            let word = |field: &str| taint[field].as_str().unwrap_or_default().to_owned();
+            format!(" {}={}:{}", word("key"), word("value"), word("effect"))
+        };
+        device["name"].as_str().unwrap_or_default().to_owned() + &taints.map(taint).collect::<String>()
+    };
+    slice["spec"]["devices"].as_array().into_iter().flatten().map(words).collect()
 }
 
 fn write(path: &Path, content: &str) -> Result<(), String> {

@@ -31,10 +31,14 @@ pub(super) async fn tell(stage: &mut Stage, twin: Twin) -> Result<(), String> {
     line("the kubelet finds the driver by its registration socket", info.name == "cleanslate.dev", &found)?;
 
     first_proofs(stage).await?;
+    published(stage).await?;
     misbehave(stage, twin)?;
     last_tenant(stage, first)?;
+    let writes = stage.slice_writes();
     let token = first_claim(stage, first).await?;
     second_claim(stage, first).await?;
+    let seen = format!("{writes} writes before these claims, {} now", stage.slice_writes());
+    line("a slice change wakes every scheduler: claims cause none", stage.slice_writes() == writes, &seen)?;
     hang(stage, hanging, other, twin).await?;
     release(stage, first).await?;
 
@@ -66,6 +70,32 @@ async fn first_proofs(stage: &Stage) -> Result<(), String> {
             );
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn published(stage: &Stage) -> Result<(), String> {
+    let names: Vec<_> = stage.devices.iter().map(PciAddress::device_name).collect();
+    let (first, now) = slice(stage, |_, now| *now == names).await;
+    let unverified =
+        first.iter().filter(|device| device.contains("unverified=first_proof:NoSchedule")).count();
+    let seen =
+        format!("{unverified} of {} unverified in the first slice; now {}", first.len(), now.join(", "));
+    line(
+        "the scheduler sees the four in a ResourceSlice, each for use once it is proved",
+        now == names,
+        &seen,
+    )
+}
+
+/// The slice as it was first and as it is, once it fits or 2 seconds have passed.
+async fn slice(stage: &Stage, fits: impl Fn(&[String], &Vec<String>) -> bool) -> (Vec<String>, Vec<String>) {
+    let start = Instant::now();
+    loop {
+        let (first, now) = stage.slice().unwrap_or_default();
+        if fits(&first, &now) || start.elapsed() > Duration::from_secs(2) {
+            return (first, now);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
@@ -144,6 +174,10 @@ async fn hang(stage: &Stage, hanging: PciAddress, other: PciAddress, twin: Twin)
     let kept = quarantine.is_some_and(|quarantine| quarantine.reason.as_str() == "reset_timeout");
     let seen = quarantine.map_or_else(String::new, |q| format!("{} ({}): {}", q.reason, q.class, q.evidence));
     line("the hung device is in quarantine", kept, &seen)?;
+    let shown = format!("{} cleanslate.dev/quarantined=reset_timeout:NoExecute", hanging.device_name());
+    let (_, slice) = slice(stage, |_, now| now.contains(&shown)).await;
+    let is_shown = slice.contains(&shown);
+    line("its slice sends the pod elsewhere and lets no other come", is_shown, &slice.join(", "))?;
     let (answer, _) = stage.prepare("tenant-c", hanging).await?;
     line("nobody gets it any more", answer.error.contains("quarantine"), &answer.error)
 }

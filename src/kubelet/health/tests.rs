@@ -1,5 +1,5 @@
 use super::*;
-use crate::ledger::QuarantineView;
+use crate::ledger::{QuarantineView, Raised};
 use crate::types::{Class, Identity, PciAddress, Reason, Token};
 
 fn at(second: i64) -> Timestamp {
@@ -20,6 +20,7 @@ fn device(state: &str, checked: Option<i64>) -> DeviceView {
         degraded: None,
         checked: checked.map(at),
         proof: None,
+        unverified: None,
     }
 }
 
@@ -53,6 +54,7 @@ fn a_device_is_what_the_last_look_says_and_an_old_look_says_nothing() {
         since: at(1),
         token: None,
         attempts: 0,
+        raised: Raised::Elsewhere,
     };
     let bad = DeviceView { quarantine: Some(quarantine), ..device("granted", Some(1000)) };
     let (health, message) = told(bad, 1000);

@@ -1,0 +1,6 @@
+//! What the scheduler sees: the real daemon's slices, as a simulated API server has them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod life;
+mod node;
+mod server;
