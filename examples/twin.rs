@@ -9,7 +9,8 @@ use cleanslate::types::PciAddress;
 
 const COMMANDS: &str = "\
 Commands on standard input, one a line, each answered `ok` or `error: …`:
-  fault ADDRESS NAME|none         hang-reset, dead, die-at-reset, bars-lost, drop-writes, skip-fill, slow-reset
+  fault ADDRESS NAME|none         hang-reset, dead, die-at-reset, bars-lost, drop-writes, skip-fill, slow-reset,
+                                  retry-status, lose-restore, no-reset, keep-pending
   leave ADDRESS OFFSET TEXT       write into the memory, as a tenant does
   hold ADDRESS PID COMM [CGROUP]  start a fake process with the memory open
   let-go PID                      end it
@@ -29,7 +30,7 @@ struct Arguments {
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
     /// Devices, such as 0000:3b:00.0,memory=1048576,fault=hang-reset; further fields: vendor, device, class, serial
-    /// (hexadecimal), driver, reset_ms
+    /// (hexadecimal), driver, reset_ms, ready_at_once
     #[arg(long = "device", value_name = "SPEC", num_args = 1.., required = true)]
     devices: Vec<DeviceSpec>,
 }

@@ -12,7 +12,7 @@ use crate::ledger::Ledger;
 use crate::proof::Subject;
 use crate::proof::verdict::{Verdict, of_end};
 use crate::types::{
-    Deadline, Decision, DeviceRule, Identity, Inspection, PciAddress, Policy, ScrubRule, StepName,
+    CONFIG_FLR, Deadline, Decision, DeviceRule, Identity, Inspection, PciAddress, Policy, ScrubRule, StepName,
 };
 use crate::worker::{Bench, Command, Expected, Outcome, Report, Seen};
 
@@ -290,7 +290,7 @@ fn refuse_twins(known: &mut BTreeMap<PciAddress, Result<Arc<Known>, String>>) {
 }
 
 fn known(address: PciAddress, rule: &DeviceRule, inspection: &Inspection) -> Known {
-    let Inspection { vendor, device, serial, reset_methods, bars, .. } = inspection;
+    let Inspection { vendor, device, serial, bars, .. } = inspection;
     let identity = match serial {
         Some(serial) => Identity::from_serial(*vendor, *device, address.function(), *serial),
         None => Identity::from_address(address),
@@ -313,11 +313,7 @@ fn known(address: PciAddress, rule: &DeviceRule, inspection: &Inspection) -> Kno
         Some(ScrubRule::Bars(_)) if !missing.is_empty() => Some(format!(
             "unsupported_mode: it has no prefetchable memory in BARs {missing:?} that the policy names"
         )),
-        Some(ScrubRule::Bars(_)) if !reset_methods.contains(&rule.reset_method) => Some(format!(
-            "unsupported_mode: the kernel has no reset method {:?} for it, only {reset_methods:?}",
-            rule.reset_method
-        )),
-        Some(ScrubRule::Bars(_)) => None,
+        Some(ScrubRule::Bars(_)) => no_reset(rule, inspection),
     };
     let subject = Subject {
         identity,
@@ -329,6 +325,19 @@ fn known(address: PciAddress, rule: &DeviceRule, inspection: &Inspection) -> Kno
     };
     let product = names::product(*vendor, *device).map(str::to_owned);
     Known { subject, inspection: inspection.clone(), product, unsupported }
+}
+
+/// Why it cannot be reset as the policy wants.
+fn no_reset(rule: &DeviceRule, inspection: &Inspection) -> Option<String> {
+    let Inspection { reset_methods, no_config_flr, .. } = inspection;
+    let method = &rule.reset_method;
+    if method == CONFIG_FLR {
+        let why = no_config_flr.as_ref()?;
+        return Some(format!("unsupported_mode: no reset through its config space: {why}"));
+    }
+    (!reset_methods.contains(method)).then(|| {
+        format!("unsupported_mode: the kernel has no reset method {method:?} for it, only {reset_methods:?}")
+    })
 }
 
 /// NVIDIA, AMD and Intel: a GPU's memory is far larger than what its BARs show (`reference/hardware.md` 1.10).

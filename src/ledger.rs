@@ -6,10 +6,12 @@
 
 mod claims;
 mod device;
+mod found;
 mod lease;
 mod maintenance;
 mod record;
 mod recover;
+mod refusal;
 mod release;
 mod snapshot;
 
@@ -19,9 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use crate::store::{Change, Folder, Store, StoreError};
-use crate::types::{Baseline, ClaimRef, ClaimUid, Counts, Identity, PciAddress, Reason, StepName, Token};
+use crate::types::{Baseline, ClaimRef, ClaimUid, Counts, Identity, PciAddress, Reason, Token};
 
-pub use claims::{LeaseError, Wanted};
+pub use claims::Wanted;
 pub use device::{Cause, Misfit, Phase};
 use device::{Device, Event};
 pub use lease::{Evidence, Finish, Lease, Proved, Unsealed};
@@ -29,7 +31,9 @@ pub use maintenance::Chore;
 use record::DeviceRecord;
 pub use record::{ClaimDevice, ClaimRecord, LastProof, Quarantine, Raised, RecordPhase};
 pub use recover::{LedgerError, Recovered};
+pub use refusal::LeaseError;
 pub use release::Released;
+use snapshot::Doing;
 pub use snapshot::{ClaimView, DeviceView, QuarantineView, Snapshot, Unverified};
 
 /// The ledger.
@@ -51,7 +55,7 @@ struct State {
     /// Devices whose cleaning a call of the kubelet waits for: nobody else can be offered them meanwhile.
     awaited: BTreeSet<Identity>,
     /// What a working device's worker is doing, for people.
-    steps: BTreeMap<Identity, (StepName, std::time::Instant)>,
+    steps: BTreeMap<Identity, Doing>,
     /// When a granted device was last looked at and found well.
     checked: BTreeMap<Identity, jiff::Timestamp>,
     /// When the loop that looks after devices last went round.
@@ -84,57 +88,6 @@ impl Ledger {
         &self.boot_id
     }
 
-    /// Who was last seen at an address.
-    #[must_use]
-    pub fn at(&self, address: PciAddress) -> Option<Identity> {
-        let state = self.lock();
-        let here = |device: &&Device| device.address == address && !device.kept.gone;
-        state.devices.values().find(here).map(|device| device.identity.clone())
-    }
-
-    /// Whether somebody has the device or works on it.
-    #[must_use]
-    pub fn is_held(&self, identity: &Identity) -> bool {
-        self.lock().devices.get(identity).is_some_and(|device| device.holder != device::Holder::Free)
-    }
-
-    /// A device was found on the bus. What a damaged record may have granted is quarantined at once.
-    ///
-    /// # Errors
-    /// The quarantine could not be written; it holds in memory and is written as soon as the disk allows.
-    pub async fn found(&self, identity: &Identity, address: PciAddress) -> Result<(), StoreError> {
-        let changes = {
-            let mut state = self.lock();
-            let token = Token { term: self.term, epoch: 0 };
-            let device = state
-                .devices
-                .entry(identity.clone())
-                .or_insert_with(|| Device::new(identity.clone(), address, token));
-            (device.address, device.kept.gone) = (address, false);
-            let mut changes = state.displace_others(identity, address);
-            let Some(device) = state.devices.get(identity) else { return Ok(()) };
-            let free = device.holder == device::Holder::Free && device.quarantine.is_none();
-            if state.suspect && free {
-                let evidence = format!("damaged records: {}", state.damaged.join("; "));
-                changes.extend(state.quarantine(identity, Reason::UnknownOwner, evidence, None));
-            }
-            changes
-        };
-        self.signal();
-        self.write_or_owe(changes).await
-    }
-
-    /// Every device of the node was found once, and what damaged records may have been about is quarantined on the
-    /// disk: they are moved to where a person finds them.
-    pub async fn accounted(&self) {
-        if self.store.unwritten() > 0 {
-            return;
-        }
-        let aside = std::mem::take(&mut self.lock().aside);
-        // What cannot be moved is owed; it restricts as long as it stands.
-        let _ = self.write_or_owe(aside).await;
-    }
-
     /// Puts a device in quarantine, whoever holds it; a worse reason stands.
     ///
     /// # Errors
@@ -148,7 +101,7 @@ impl Ledger {
     ) -> Result<(), StoreError> {
         let changes = {
             let mut state = self.lock();
-            let mut changes = state.quarantine(identity, reason, evidence, token);
+            let mut changes = state.quarantine(identity, reason, evidence, token, Raised::Elsewhere);
             changes.extend(state.settled(identity));
             changes
         };
@@ -252,53 +205,6 @@ impl State {
         Ok(())
     }
 
-    /// Those who were at this address before are not there any more. One that a claim still has is quarantined:
-    /// its pod may have the other card's device nodes.
-    fn displace_others(&mut self, identity: &Identity, address: PciAddress) -> Vec<Change> {
-        let here = |device: &&Device| device.address == address && device.identity != *identity;
-        let others: Vec<_> =
-            self.devices.values().filter(here).filter(|other| !other.kept.gone).cloned().collect();
-        let mut changes = Vec::new();
-        for other in others {
-            tracing::warn!(device = %address, was = %other.identity, is = %identity, "another card answers");
-            // Before it said who it is, a device is known by its place: that was this very card, or an earlier one.
-            let place = other.identity == Identity::from_address(address);
-            match (&other.quarantine, other.claim()) {
-                (Some(quarantine), None) if place => {
-                    let Quarantine { reason, evidence, token, .. } = quarantine.clone();
-                    changes.extend(self.quarantine(identity, reason, evidence, token));
-                    changes.push(remove_quarantine(&other.identity));
-                    self.devices.remove(&other.identity);
-                    continue;
-                }
-                (_, Some(claim)) => {
-                    let evidence =
-                        format!("{identity} answers at {address} while claim {claim} has this one");
-                    let token = Some(other.token);
-                    changes.extend(self.quarantine(
-                        &other.identity,
-                        Reason::IdentityChanged,
-                        evidence,
-                        token,
-                    ));
-                }
-                (_, None) => {}
-            }
-            self.force(&other.identity, Event::Gone);
-            let record = self.devices.get(&other.identity).map(device_record);
-            changes.extend(record.map(|record| put(Folder::Devices, other.identity.as_str(), &record)));
-            changes.extend(self.settled(&other.identity));
-        }
-        changes
-    }
-
-    /// The claim that has another card at this address.
-    fn claim_at(&self, address: PciAddress, besides: &Identity) -> Option<&ClaimRef> {
-        let others =
-            self.devices.values().filter(|device| device.address == address && device.identity != *besides);
-        others.filter_map(Device::claim).next()
-    }
-
     /// The event, where it is already known to fit; if it does not, the state stays and the log says so.
     fn force(&mut self, identity: &Identity, event: Event) {
         if let Err(error) = self.apply(identity, event) {
@@ -312,6 +218,7 @@ impl State {
         reason: Reason,
         evidence: String,
         token: Option<Token>,
+        raised: Raised,
     ) -> Vec<Change> {
         let Some(device) = self.devices.get(identity) else { return Vec::new() };
         let attempts = device.quarantine.as_ref().map_or(0, |now| now.attempts);
@@ -323,7 +230,7 @@ impl State {
             token,
             since: jiff::Timestamp::now(),
             attempts,
-            raised: Raised::Elsewhere,
+            raised,
             other: serde_json::Map::new(),
         };
         self.force(identity, Event::Quarantine(quarantine));

@@ -4,11 +4,14 @@
 
 pub mod aer;
 pub mod bar;
+mod capability;
 pub mod config_space;
 pub mod driver;
+pub mod flr;
 pub mod link;
 pub mod place;
 pub mod reset;
+pub mod saved;
 pub mod sysfs;
 
 /// Waits in a worker, which has nothing else to do.

@@ -6,9 +6,10 @@
 //!
 //! * **Errors of a write.** A plain file takes whatever is written: `EINVAL` for another value than `1`, `ENOTTY`,
 //!   `EROFS`, `EBUSY` never come. A device that goes away during a reset gives its writer `EPIPE`, not `ENODEV`.
-//! * **Read-back of a write that a device acts upon.** The files hold what was written last. A write to `config`
-//!   changes no state (a function level reset by config write goes unseen), and the twin rewrites the whole file
-//!   when the device changes. Attributes are to be written with truncation, which sysfs ignores.
+//! * **Read-back of a write that a device acts upon.** The files hold what was written last until the twin has seen
+//!   it: bits of `config` that cannot be written, and the one that initiates a reset, read back as written for a
+//!   moment (usually under a millisecond). Two writes that leave what was there are none. Attributes are to be
+//!   written with truncation, which sysfs ignores.
 //! * **A reset that waits for the write.** It begins when `reset` is opened, and is carried out even if nothing is
 //!   written. Who opens it at the same instant may share one reset; a second write to the same open file returns at
 //!   once. While it goes on, config space answers as before.

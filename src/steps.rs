@@ -3,18 +3,23 @@
 mod holders;
 mod inspect;
 mod probe;
+mod repair;
 mod reset;
 pub mod scrub;
 
 use std::fs::File;
 use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use nix::unistd::alarm;
 
 use crate::pci::config_space::Unread;
 use crate::pci::sysfs::Function;
 use crate::worker::{Code, Command, Failure, Line, LockError, Order, Report, lock};
+
+/// How many seconds after our parent's deadline we end ourselves: its kill tells it more.
+const ALARM_AFTER: u32 = 2;
 
 /// A worker's whole life: orders on standard input, reports on what was standard output.
 ///
@@ -57,8 +62,9 @@ fn obey(command: Command, held: &mut Option<Held>, reports: &mut File) -> Result
                 text: error.to_string(),
             })?;
             let function = Function::at(&order.roots, order.address);
+            let repairs = repair::repair(&order, &function, &mut marks(reports))?;
             *held = Some(Held { order, function, _lock: lock });
-            return Ok(Report::Locked);
+            return Ok(Report::Locked(repairs));
         }
         _ => {}
     }
@@ -72,12 +78,34 @@ fn obey(command: Command, held: &mut Option<Held>, reports: &mut File) -> Result
         Command::Inspect => inspect::inspect(function).map(Report::Inspected),
         Command::Probe => probe::probe(order, function).map(|(probe, nodes)| Report::Probed(probe, nodes)),
         Command::Holders => holders::holders(&order.roots, order.address, function).map(Report::Held),
-        Command::Reset(method) => reset::reset(function, &method).map(Report::WasReset),
+        Command::Reset(wanted) => {
+            reset::reset(order, function, &wanted, &mut marks(reports)).map(Report::WasReset)
+        }
         Command::Scrub(bars) => {
             let progress = |done, of| say(reports, &Report::Progress(done, of));
             scrub::bars(&order.roots, function, &bars, progress).map(Report::Scrubbed)
         }
         Command::Scan(_) | Command::Lock(_) => Err(unlocked()),
+    }
+}
+
+/// Says where this process must not be killed, and gives its own alarm that much time.
+fn marks(reports: &mut File) -> impl FnMut(Option<Duration>) -> io::Result<()> {
+    let mut left = None;
+    move |section| match section {
+        Some(limit) => {
+            say(reports, &Report::Marked(u64::try_from(limit.as_millis()).map_err(io::Error::other)?))?;
+            let seconds = u32::try_from(limit.as_secs()).map_err(io::Error::other)?;
+            left = alarm::set(seconds + ALARM_AFTER).map(|left| (Instant::now(), left));
+            Ok(())
+        }
+        None => {
+            if let Some((then, left)) = left.take() {
+                let passed = u32::try_from(then.elapsed().as_secs()).map_err(io::Error::other)?;
+                alarm::set(left.saturating_sub(passed).max(1));
+            }
+            say(reports, &Report::Unmarked)
+        }
     }
 }
 

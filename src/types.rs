@@ -18,7 +18,7 @@ pub use deadline::Deadline;
 pub use facts::{BarView, Baseline, Counts, Fact, HolderProcess, Inspection, Probe, Reset, Scrub, ScrubPass};
 pub use identity::Identity;
 pub use policy::{
-    Deadlines, Decision, DeviceRule, Ids, MatchRule, Policy, ReleasePolicy, ScrubRule, StepName,
+    CONFIG_FLR, Deadlines, Decision, DeviceRule, Ids, MatchRule, Policy, ReleasePolicy, ScrubRule, StepName,
 };
 pub use reason::{Class, Fault, Reason};
 pub use receipt::{Mode, Receipt, StepTime};

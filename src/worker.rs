@@ -11,4 +11,4 @@ pub use bench::Bench;
 pub use lock::{LockError, lock};
 pub use outcome::Outcome;
 pub use process::{Program, Worker};
-pub use protocol::{Code, Command, Expected, Failure, Line, Order, Report, Seen};
+pub use protocol::{Code, Command, Expected, Failure, Line, Order, Report, ResetOrder, Seen};

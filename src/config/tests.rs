@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::types::{MatchRule, ReleasePolicy, ScrubRule, StepName};
+use crate::types::{CONFIG_FLR, MatchRule, ReleasePolicy, ScrubRule, StepName};
 
 const FULL: &str = r#"
 apiVersion: cleanslate.dev/v1alpha1
@@ -13,6 +13,8 @@ devices:
     deadlines: {reset: 200ms, probe: 1m 30s}
   - match: {vendor: 10de}
     scrub: {library: nvidia}
+    reset: config_flr
+    deadlines: {ready: 20s, restore: 2s}
   - match: {class: "120000"}
 release: {wait: 35s, patience: 1ms, retry: 10m, attempts: 0, firstProofWithin: 0s}
 "#;
@@ -37,7 +39,9 @@ fn every_field_is_read() {
     assert_eq!(twin.deadline(StepName::Holders), StepName::Holders.default_deadline());
     assert_eq!(nvidia.matches, MatchRule { vendor: Some(0x10de), ..MatchRule::default() });
     assert_eq!(nvidia.scrub, Some(ScrubRule::Library("nvidia".to_owned())));
-    assert_eq!((nvidia.reset_method.as_str(), nvidia.deadlines.len()), ("flr", 0));
+    assert_eq!((nvidia.reset_method.as_str(), nvidia.deadlines.len()), (CONFIG_FLR, 2));
+    assert_eq!(nvidia.deadline(StepName::Ready), Duration::from_secs(20));
+    assert_eq!((unknown.reset_method.as_str(), unknown.deadlines.len()), ("flr", 0));
     assert_eq!(unknown.scrub, None);
     let ms = Duration::from_millis;
     let release = ReleasePolicy {
@@ -156,11 +160,11 @@ fn what_is_wrong_is_named_with_its_place() {
         ),
         (
             rule(&format!("{model}, reset: warm")),
-            "\"warm\" is no reset method of the kernel that we know: expected one of device_specific, acpi, flr, af_flr, pm, bus, cxl_bus",
+            "\"warm\" is no reset method that we know: expected one of device_specific, acpi, flr, af_flr, pm, bus, cxl_bus, config_flr",
         ),
         (
             rule(&format!("{model}, deadlines: {{wipe: 2s}}")),
-            "unknown variant `wipe`, expected one of inspect, probe, holders, reset, scrub",
+            "unknown variant `wipe`, expected one of inspect, probe, holders, reset, ready, restore, scrub",
         ),
         (
             rule(&format!("{model}, deadlines: {{probe: 5}}")),

@@ -5,10 +5,14 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde::{Deserialize, Deserializer};
 
+use crate::types::CONFIG_FLR;
+
 const LONGEST: Duration = Duration::from_secs(600);
 /// The kubelet gives up after 45 s, and the call has more to do than to wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(35);
-const RESET_METHODS: [&str; 7] = ["device_specific", "acpi", "flr", "af_flr", "pm", "bus", "cxl_bus"];
+/// The kernel's words, and ours.
+const RESET_METHODS: [&str; 8] =
+    ["device_specific", "acpi", "flr", "af_flr", "pm", "bus", "cxl_bus", CONFIG_FLR];
 const LIBRARIES: [&str; 1] = ["nvidia"];
 
 /// For optional fields: a field that is there has a value. A `null` (a line left unfinished) would otherwise
@@ -52,7 +56,7 @@ word!(ClassId(u32), |text| {
     })
 });
 word!(Library(String), |text| one_of("library", text, &LIBRARIES));
-word!(ResetMethod(String), |text| one_of("reset method of the kernel", text, &RESET_METHODS));
+word!(ResetMethod(String), |text| one_of("reset method", text, &RESET_METHODS));
 word!(
     /// A deadline.
     Limit(Duration),

@@ -208,14 +208,14 @@ impl Device {
                 }
             }
             (Event::Quarantine(worse), _) => {
+                // That a pod waits in vain stays true, whatever is found later.
+                let raised =
+                    self.quarantine.as_ref().map_or(worse.raised, |now| now.raised.join(worse.raised));
                 let mut joined = match &self.quarantine {
                     Some(now) if now.reason <= worse.reason => now.clone(),
                     _ => worse,
                 };
-                if let Some(now) = &self.quarantine {
-                    // That a pod waits in vain stays true, whatever is found later.
-                    joined.raised = now.raised;
-                }
+                joined.raised = raised;
                 (next.quarantine, next.proof) = (Some(joined), None);
                 if self.wants_cleaning().is_some() {
                     next.holder = Holder::Free;

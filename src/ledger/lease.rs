@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::device::{By, Event};
 use super::record::LastProof;
+use super::snapshot::Doing;
 use super::{Cause, Ledger};
 use crate::types::{Baseline, Identity, PciAddress, Probe, Reason, Receipt, Reset, Scrub, StepName, Token};
 
@@ -108,8 +109,14 @@ impl Lease {
 
     /// Tells people which step runs now.
     pub fn begins(&self, step: StepName) {
-        let now = std::time::Instant::now();
-        self.ledger.lock().steps.insert(self.identity.clone(), (step, now));
+        self.ledger.lock().steps.insert(self.identity.clone(), Doing::new(step));
+    }
+
+    /// Tells people how far that step is: bytes done of bytes in all. It is no change of state, so nobody is woken.
+    pub fn goes_on(&self, done: u64, of: u64) {
+        if let Some(doing) = self.ledger.lock().steps.get_mut(&self.identity) {
+            doing.goes_on(done, of);
+        }
     }
 
     /// Whether the claim that this is for has been let go: the work ends at the next step.

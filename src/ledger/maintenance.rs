@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::device::{By, Cause, Device, Event, Holder};
-use super::record::LastProof;
+use super::record::{LastProof, Raised};
 use super::{Finish, Lease, Ledger, State, claims::next_epoch, device_record, put, remove_quarantine};
 use crate::store::{Folder, StoreError};
 use crate::types::{Baseline, Identity, PciAddress, Reason, Token};
@@ -100,7 +100,13 @@ impl Ledger {
             let mut state = self.lock();
             let mut changes = Vec::new();
             if let Finish::Bad(reason, evidence) = &finish {
-                changes.extend(state.quarantine(&identity, *reason, evidence.clone(), Some(lease.token())));
+                changes.extend(state.quarantine(
+                    &identity,
+                    *reason,
+                    evidence.clone(),
+                    Some(lease.token()),
+                    Raised::Elsewhere,
+                ));
             }
             let cause = match state.devices.get(&identity).and_then(|device| device.holder.by()) {
                 Some(By::Maintenance(cause)) => Some(cause.clone()),

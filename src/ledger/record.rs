@@ -57,6 +57,12 @@ pub struct ClaimDevice {
     pub nodes: Vec<PathBuf>,
 }
 
+impl Raised {
+    pub(super) fn join(self, other: Self) -> Self {
+        if self == Self::Prepare { self } else { other }
+    }
+}
+
 impl ClaimRecord {
     /// Whether a pod may have it, on whatever boot.
     #[must_use]

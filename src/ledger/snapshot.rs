@@ -1,12 +1,15 @@
 //! The state as others see it: `status`, slices, metrics.
 
+use std::fmt;
+use std::time::Instant;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::device::{By, Cause, Device, Holder, Phase};
 use super::record::{ClaimRecord, LastProof, Raised, RecordPhase};
 use super::{Ledger, State};
-use crate::types::{Class, Identity, PciAddress, Reason, Token};
+use crate::types::{Class, Identity, PciAddress, Reason, StepName, Token};
 
 /// Everything at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -127,7 +130,7 @@ impl Ledger {
         }
     }
 
-    /// What is being done to a claim's devices now: `pci-0000-3b-00-0 reset for 0.3 s`.
+    /// What is being done to a claim's devices now: `pci-0000-3b-00-0 scrub 12 of 80 GiB for 3.2 s`.
     #[must_use]
     pub fn doing(&self, devices: &[Identity]) -> String {
         let state = self.lock();
@@ -141,8 +144,38 @@ impl Ledger {
 }
 
 fn step(state: &State, device: &Device) -> Option<String> {
-    let (step, since) = state.steps.get(&device.identity)?;
-    Some(format!("{} for {:.1} s", step.as_str(), since.elapsed().as_secs_f64()))
+    state.steps.get(&device.identity).map(Doing::to_string)
+}
+
+/// What a device's worker is doing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doing {
+    step: StepName,
+    since: Instant,
+    /// Bytes done of bytes in all.
+    progress: Option<(u64, u64)>,
+}
+
+impl Doing {
+    pub(super) fn new(step: StepName) -> Self {
+        Self { step, since: Instant::now(), progress: None }
+    }
+
+    pub(super) fn goes_on(&mut self, done: u64, of: u64) {
+        self.progress = Some((done, of));
+    }
+}
+
+impl fmt::Display for Doing {
+    /// `scrub 12 of 80 GiB for 3.2 s`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.step.as_str())?;
+        if let Some((done, of)) = self.progress {
+            let (unit, name) = if of >= 8 << 30 { (30, "GiB") } else { (20, "MiB") };
+            write!(f, " {} of {} {name}", done >> unit, of >> unit)?;
+        }
+        write!(f, " for {:.1} s", self.since.elapsed().as_secs_f64())
+    }
 }
 
 fn view(state: &State, device: &Device) -> DeviceView {

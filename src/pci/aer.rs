@@ -3,6 +3,7 @@
 use std::io;
 
 use super::sysfs::Function;
+use crate::types::Roots;
 
 /// The total of one of `aer_dev_correctable`, `aer_dev_nonfatal`, `aer_dev_fatal`; `None` where the function has
 /// no such file.
@@ -46,4 +47,11 @@ pub fn port_total(port: &Function, attribute: &str) -> io::Result<Option<u64>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Whether the kernel's AER service serves any port. Where firmware does, the counters stay zero for ever, and what
+/// stands in a status is the firmware's to read and clear.
+#[must_use]
+pub fn are_ours(roots: &Roots) -> bool {
+    roots.sys.join("bus/pci_express/drivers/aer").exists()
 }

@@ -1,10 +1,18 @@
 //! Base address registers: what the kernel gave them, and the memory behind them.
 
-use std::fs::{File, OpenOptions};
+mod file;
+mod map;
+mod mapped;
+mod memory;
+
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+pub use file::FileMemory;
+pub use mapped::MappedMemory;
+pub use memory::Memory;
+
+use super::config_space::ConfigSpace;
 use super::sysfs::Function;
 
 const IO: u64 = 0x100;
@@ -25,6 +33,15 @@ pub struct Bar {
     pub prefetchable: bool,
     /// Takes two registers.
     pub wide: bool,
+}
+
+impl Bar {
+    /// The files that are written through and read through: the write-combining one where there is one.
+    fn files(self, function: &Function) -> (PathBuf, PathBuf) {
+        let plain = function.path(&format!("resource{}", self.index));
+        let combined = function.path(&format!("resource{}_wc", self.index));
+        (if combined.exists() { combined } else { plain.clone() }, plain)
+    }
 }
 
 /// The memory BARs of a function.
@@ -54,71 +71,12 @@ pub fn bars(function: &Function) -> io::Result<Vec<Bar>> {
     Ok(found)
 }
 
-/// Memory that a scrub can write and read back.
-pub trait Memory {
-    /// Bytes, a multiple of 8.
-    fn size(&self) -> u64;
-    /// Writes at an offset.
-    ///
-    /// # Errors
-    /// The device refused.
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Returns once everything written so far has reached the device.
-    ///
-    /// # Errors
-    /// The device refused.
-    fn fence(&mut self) -> io::Result<()>;
-    /// Reads at an offset, from the device and not from a cache.
-    ///
-    /// # Errors
-    /// The device refused.
-    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
-}
-
-/// A BAR served as a file by a twin. Writes go through `resourceN_wc` where there is one, reads through
-/// `resourceN`, as the two mappings of a real BAR do.
-#[derive(Debug)]
-pub struct FileMemory {
-    size: u64,
-    combined: PathBuf,
-    writer: Option<File>,
-    reader: File,
-}
-
-impl FileMemory {
-    /// Opens a BAR's file.
-    ///
-    /// # Errors
-    /// It cannot be opened.
-    pub fn open(function: &Function, bar: Bar) -> io::Result<Self> {
-        let plain = function.path(&format!("resource{}", bar.index));
-        let combined = function.path(&format!("resource{}_wc", bar.index));
-        let combined = if combined.exists() { combined } else { plain.clone() };
-        Ok(Self { size: bar.size, combined, writer: None, reader: File::open(plain)? })
-    }
-}
-
-impl Memory for FileMemory {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let writer = match self.writer.take() {
-            Some(writer) => writer,
-            None => OpenOptions::new().write(true).open(&self.combined)?,
-        };
-        writer.write_all_at(bytes, offset)?;
-        self.writer = Some(writer);
-        Ok(())
-    }
-
-    fn fence(&mut self) -> io::Result<()> {
-        self.writer = None;
-        Ok(())
-    }
-
-    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.reader.read_exact_at(bytes, offset)
-    }
+/// The first BAR whose register does not hold where the kernel put it, with what it holds.
+pub fn misplaced<'a>(bars: &'a [Bar], config: &ConfigSpace) -> Option<(&'a Bar, u64)> {
+    bars.iter().find_map(|bar| {
+        let index = usize::from(bar.index);
+        let high = if bar.wide { u64::from(config.bar(index + 1)) << 32 } else { 0 };
+        let register = high | u64::from(config.bar(index) & !0xf);
+        (register != bar.start).then_some((bar, register))
+    })
 }

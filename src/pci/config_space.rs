@@ -5,19 +5,16 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use super::capability;
 use super::sysfs::Function;
 
 const SIZE: usize = 4096;
+/// A conventional function's.
+const CONVENTIONAL: usize = 256;
 const BLOCK: usize = 64;
 /// An all-ones dword is proof of a lost device only when it stays: a link retraining shows one too.
 const READS: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(400);
-
-/// Capability ids.
-const PCI_EXPRESS: u8 = 0x10;
-/// Extended capability ids.
-const AER: u16 = 0x0001;
-const DEVICE_SERIAL: u16 = 0x0003;
 
 /// A whole copy of a function's configuration space.
 #[derive(Clone, Debug)]
@@ -55,15 +52,14 @@ impl ConfigSpace {
         let mut bytes = vec![0; SIZE];
         for start in (0..SIZE).step_by(BLOCK) {
             let got = file.read_at(&mut bytes[start..start + BLOCK], start as u64).map_err(Unread::Io)?;
-            // Conventional functions have 256 bytes only.
-            if got == 0 && start == 256 {
-                bytes.truncate(256);
+            if got == 0 && start == CONVENTIONAL {
+                bytes.truncate(CONVENTIONAL);
                 break;
             }
             if got < BLOCK {
                 return Err(Unread::Short(start + got));
             }
-            if bytes[start..start + 4] == [0xff; 4] {
+            if bytes[start..start + BLOCK].as_chunks::<4>().0.contains(&[0xff; 4]) {
                 let mut first = [0; 4];
                 file.read_exact_at(&mut first, 0).map_err(Unread::Io)?;
                 if first == [0xff; 4] {
@@ -80,7 +76,7 @@ impl ConfigSpace {
     /// # Errors
     /// The read failed.
     pub fn is_ready(function: &Function) -> io::Result<bool> {
-        Ok(![u32::MAX, 0xffff_0001].contains(&first(function)?))
+        Ok(Self::is_answer(first(function)?))
     }
 
     /// Whether it reads all ones.
@@ -89,6 +85,26 @@ impl ConfigSpace {
     /// The read failed.
     pub fn is_lost(function: &Function) -> io::Result<bool> {
         Ok(first(function)? == u32::MAX)
+    }
+
+    /// Whether dword 0 is that of a function that answers.
+    pub(super) fn is_answer(first: u32) -> bool {
+        first != u32::MAX && first != 0xffff_0001
+    }
+
+    /// Immediate readiness: it answers as soon as a reset is written.
+    pub(super) fn is_ready_at_once(&self) -> bool {
+        self.word(0x06) & 1 != 0
+    }
+
+    /// What was read before, of a conventional or an express function.
+    pub(super) fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
+        [CONVENTIONAL, SIZE].contains(&bytes.len()).then_some(Self(bytes))
+    }
+
+    /// All of it.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
     }
 
     /// Vendor and device id.
@@ -118,7 +134,7 @@ impl ConfigSpace {
     /// The PCIe Device Serial Number; `None` where the capability is absent.
     #[must_use]
     pub fn serial(&self) -> Option<u64> {
-        let at = self.extended_capability(DEVICE_SERIAL)?;
+        let at = self.extended_capability(capability::SERIAL)?;
         let serial = u64::from(self.dword(at + 8)) << 32 | u64::from(self.dword(at + 4));
         // Both are what cards show whose maker never wrote a number.
         (serial != 0 && serial != u64::MAX).then_some(serial)
@@ -128,57 +144,26 @@ impl ConfigSpace {
     /// what stands here was seen by nobody who cleared it, whoever owns AER.
     #[must_use]
     pub fn uncorrectable(&self) -> Option<u32> {
-        let at = self.extended_capability(AER)?;
+        let at = self.extended_capability(capability::AER)?;
         Some(self.dword(at + 4) & !self.dword(at + 8))
     }
 
     /// Device Status bit 5: transactions pending. `None` without a PCIe capability.
     #[must_use]
     pub fn transactions_pending(&self) -> Option<bool> {
-        let at = self.capability(PCI_EXPRESS)?;
+        let at = self.capability(capability::EXPRESS)?;
         Some(self.word(at + 0x0a) & 1 << 5 != 0)
     }
 
-    fn capability(&self, id: u8) -> Option<usize> {
-        let mut at = usize::from(self.byte(0x34) & 0xfc);
-        // Broken devices have loops; there is room for 48 capabilities.
-        for _ in 0..48 {
-            let found = self.byte(at);
-            if at < 0x40 || found == 0xff {
-                return None;
-            }
-            if found == id {
-                return Some(at);
-            }
-            at = usize::from(self.byte(at + 1) & 0xfc);
-        }
-        None
-    }
-
-    fn extended_capability(&self, id: u16) -> Option<usize> {
-        let mut at = 0x100;
-        for _ in 0..480 {
-            let header = self.dword(at);
-            if at < 0x100 || header == 0 || header == u32::MAX {
-                return None;
-            }
-            if header & 0xffff == u32::from(id) {
-                return Some(at);
-            }
-            at = (header >> 20 & 0xffc) as usize;
-        }
-        None
-    }
-
-    fn byte(&self, at: usize) -> u8 {
+    pub(super) fn byte(&self, at: usize) -> u8 {
         self.0.get(at).copied().unwrap_or(0xff)
     }
 
-    fn word(&self, at: usize) -> u16 {
+    pub(super) fn word(&self, at: usize) -> u16 {
         u16::from_le_bytes([self.byte(at), self.byte(at + 1)])
     }
 
-    fn dword(&self, at: usize) -> u32 {
+    pub(super) fn dword(&self, at: usize) -> u32 {
         u32::from(self.word(at + 2)) << 16 | u32::from(self.word(at))
     }
 }

@@ -1,7 +1,7 @@
 //! Attributes of one function below `<sys>/bus/pci/devices/<address>`.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::types::{PciAddress, Roots};
@@ -42,6 +42,15 @@ impl Function {
         let mut text = String::new();
         fs::File::open(self.path(attribute))?.take(LONGEST).read_to_string(&mut text)?;
         Ok(text.trim_end().to_owned())
+    }
+
+    /// Writes an attribute. A twin's is a plain file, which has to be truncated; sysfs does not care.
+    ///
+    /// # Errors
+    /// It is not there, or the kernel refuses.
+    pub fn set(&self, attribute: &str, text: &str) -> io::Result<()> {
+        let mut file = fs::OpenOptions::new().write(true).truncate(true).open(self.path(attribute))?;
+        file.write_all(text.as_bytes())
     }
 
     /// A hexadecimal attribute such as `vendor`, with or without `0x`.

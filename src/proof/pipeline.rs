@@ -14,7 +14,7 @@ use super::Subject;
 use super::verdict::{Stage, Verdict, of_end, of_holders, of_probe, of_scrub};
 use crate::ledger::{Evidence, Finish, Lease, Proved};
 use crate::types::{Deadline, Fact, Probe, Receipt, Reset, Scrub, StepName, StepTime};
-use crate::worker::{Bench, Command, Outcome, Report, Worker};
+use crate::worker::{Bench, Command, Outcome, Report, ResetOrder, Worker};
 
 /// Time between two looks for processes that are about to let go.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -66,7 +66,8 @@ pub async fn prove(
             return Err(Box::new(Unproved { lease, verdict: of_end(StepName::Probe, &crashed) }));
         }
     };
-    let mut run = Run { lease: &lease, subject, worker, steps: Vec::new(), degraded: None };
+    let mut run =
+        Run { lease: &lease, subject, worker, steps: Vec::new(), degraded: None, repairs: Vec::new() };
     let result = run.steps(patience, bench).await;
     let Run { worker, .. } = run;
     // Not before the worker is gone, or given up with the lock in its hand, may anybody else touch the device.
@@ -86,6 +87,8 @@ struct Run<'a> {
     worker: Worker,
     steps: Vec<StepTime>,
     degraded: Option<String>,
+    /// What an earlier worker had left half done.
+    repairs: Vec<String>,
 }
 
 impl Run<'_> {
@@ -93,7 +96,7 @@ impl Run<'_> {
         let token = self.lease.token();
         let order = bench.order(self.lease.address(), Some(token), Some(self.subject.expected.clone()));
         match self.step(StepName::Inspect, &order).await? {
-            Report::Locked => {}
+            Report::Locked(repairs) => self.repairs = repairs,
             other => return Err(unexpected(StepName::Inspect, &other)),
         }
         self.probe(Stage::BeforeReset).await?;
@@ -135,8 +138,14 @@ impl Run<'_> {
     }
 
     async fn reset(&mut self) -> Result<Reset, Verdict> {
-        let method = self.subject.rule.reset_method.clone();
-        match self.step(StepName::Reset, &Command::Reset(method)).await? {
+        let rule = &self.subject.rule;
+        let ms = |step| u64::try_from(rule.deadline(step).as_millis()).unwrap_or(u64::MAX);
+        let order = ResetOrder {
+            method: rule.reset_method.clone(),
+            ready_ms: ms(StepName::Ready),
+            restore_ms: ms(StepName::Restore),
+        };
+        match self.step(StepName::Reset, &Command::Reset(order)).await? {
             Report::WasReset(reset) => Ok(reset),
             other => Err(unexpected(StepName::Reset, &other)),
         }
@@ -157,7 +166,8 @@ impl Run<'_> {
         self.lease.begins(step);
         let start = Instant::now();
         let deadline = Deadline::after(self.subject.deadline(step));
-        let outcome = self.worker.order(command, deadline).await;
+        let lease = self.lease;
+        let outcome = self.worker.order(command, deadline, |done, of| lease.goes_on(done, of)).await;
         let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::debug!(device = %self.lease.address(), token = %self.lease.token(), step = step.as_str(), ms, "step");
         self.steps.push(StepTime { step: step.as_str().to_owned(), ms });
@@ -190,7 +200,7 @@ impl Run<'_> {
                 .chain(absent)
                 .map(str::to_owned)
                 .collect(),
-            notes: last.notes.clone(),
+            notes: self.repairs.iter().chain(&last.notes).cloned().collect(),
             degraded: self.degraded.clone(),
             steps: self.steps.clone(),
             digest: String::new(),

@@ -81,7 +81,9 @@ pub fn of_end<T>(step: StepName, outcome: &Outcome<T>) -> Verdict {
         Outcome::TimedOut => {
             let evidence = format!("{name} did not return within its deadline");
             match step {
-                StepName::Reset => Verdict::bad(Reason::ResetTimeout, evidence),
+                StepName::Reset | StepName::Ready | StepName::Restore => {
+                    Verdict::bad(Reason::ResetTimeout, evidence)
+                }
                 StepName::Scrub => Verdict::bad(Reason::ScrubTimeout, evidence),
                 StepName::Inspect | StepName::Probe => Verdict::bad(Reason::ProbeTimeout, evidence),
                 // It reads /proc, not the device.
@@ -91,7 +93,9 @@ pub fn of_end<T>(step: StepName, outcome: &Outcome<T>) -> Verdict {
         Outcome::Crashed(why) => {
             let evidence = format!("{name}: the worker died: {why}");
             match step {
-                StepName::Reset => Verdict::bad(Reason::ResetFailed, evidence),
+                StepName::Reset | StepName::Ready | StepName::Restore => {
+                    Verdict::bad(Reason::ResetFailed, evidence)
+                }
                 StepName::Scrub => Verdict::bad(Reason::ScrubFailed, evidence),
                 StepName::Inspect | StepName::Probe | StepName::Holders => {
                     Verdict::fault(Fault::Worker, evidence)
@@ -106,6 +110,7 @@ fn of_failure(step: StepName, failure: &Failure) -> Verdict {
     let text = format!("{}: {}{errno}", step.as_str(), failure.text);
     match (failure.code, step) {
         (Code::Locked | Code::Driver | Code::NoMemory | Code::Gone, _) => Verdict::refuse(text),
+        (Code::Unsupported, _) => Verdict::refuse(format!("unsupported_mode: {text}")),
         (Code::Lost, _) => Verdict::bad(Reason::FellOffBus, text),
         (Code::ReadOnly, _) => Verdict::fault(
             Fault::ReadOnlySysfs,
@@ -118,7 +123,11 @@ fn of_failure(step: StepName, failure: &Failure) -> Verdict {
             ),
         ),
         (Code::Protocol, _) => Verdict::fault(Fault::Worker, text),
-        (Code::NoMethod | Code::NotReady, _) | (Code::Io, StepName::Reset) => {
+        (Code::Journal, _) => Verdict::fault(Fault::Store, text),
+        (Code::ConfigLost, _) => Verdict::bad(Reason::ConfigLost, text),
+        (Code::Ineffective, _) => Verdict::bad(Reason::ResetIneffective, text),
+        (Code::NoMethod | Code::NotReady | Code::Pending, _)
+        | (Code::Io, StepName::Reset | StepName::Ready | StepName::Restore) => {
             Verdict::bad(Reason::ResetFailed, text)
         }
         (Code::Io, StepName::Scrub) => Verdict::bad(Reason::ScrubFailed, text),

@@ -1,8 +1,8 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::config::{self, CONFIG, REVISION};
+use super::config::{CONFIG, REVISION, Space};
 use super::scrubs::Scrubs;
 use super::{DeviceSpec, Fault};
 
@@ -21,7 +21,10 @@ pub(super) struct Device {
     pub(super) spec: DeviceSpec,
     pub(super) scrubs: Scrubs,
     bar: u64,
+    config: Space,
     resets: u32,
+    /// A function level reset by a write to config space, and when it is over; `None`: never.
+    resetting: Option<Option<Instant>>,
     damage: Option<Damage>,
     fill_skipped: bool,
 }
@@ -31,6 +34,19 @@ pub(super) struct Device {
 enum Damage {
     Dead,
     BarsLost,
+    /// No write to config space arrives.
+    Deaf,
+}
+
+/// What a write to config space led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrote {
+    /// It holds what was written.
+    Taken,
+    /// It holds something else.
+    Changed,
+    /// A reset has begun.
+    ResetBegun,
 }
 
 /// Where writes through the write-combining BAR land.
@@ -44,7 +60,8 @@ impl Device {
     /// `bar`: where its BAR 0 begins, in bytes of bus address space.
     pub(super) fn new(spec: DeviceSpec, bar: u64, content: Vec<u8>) -> Self {
         let scrubs = Scrubs::over(content);
-        Self { spec, scrubs, bar, resets: 0, damage: None, fill_skipped: false }
+        let config = Space::healthy(&spec, bar);
+        Self { spec, scrubs, bar, config, resets: 0, resetting: None, damage: None, fill_skipped: false }
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -55,7 +72,7 @@ impl Device {
     pub(super) fn reset_takes(&self) -> Option<Duration> {
         let usual = match self.spec.fault {
             Some(Fault::HangReset) => return None,
-            Some(Fault::SlowReset) => 3000,
+            Some(Fault::SlowReset | Fault::RetryStatus) => 3000,
             _ => 20,
         };
         Some(Duration::from_millis(self.spec.reset_ms.unwrap_or(usual)))
@@ -69,6 +86,49 @@ impl Device {
             Some(Fault::BarsLost) => self.damage = Some(Damage::BarsLost),
             _ => {}
         }
+    }
+
+    /// Bytes are written to config space.
+    pub(super) fn write_config(&mut self, at: usize, bytes: &[u8], now: Instant) -> Wrote {
+        if self.resetting.is_some() || matches!(self.damage, Some(Damage::Deaf)) || self.is_dead() {
+            return Wrote::Changed;
+        }
+        if self.config.write(at, bytes) {
+            self.begin_reset(now);
+            return Wrote::ResetBegun;
+        }
+        if self.config().get(at..at + bytes.len()) == Some(bytes) { Wrote::Taken } else { Wrote::Changed }
+    }
+
+    fn begin_reset(&mut self, now: Instant) {
+        match self.spec.fault {
+            Some(Fault::NoReset) => return,
+            Some(Fault::DieAtReset) => self.damage = Some(Damage::Dead),
+            Some(Fault::LoseRestore) => self.damage = Some(Damage::Deaf),
+            _ => {}
+        }
+        self.config.reset();
+        self.resetting = Some(self.reset_takes().map(|takes| now + takes));
+    }
+
+    /// Goes on to `now`: whether a reset by config space is over, which shows.
+    pub(super) fn advance(&mut self, now: Instant) -> bool {
+        let is_over = self.resets_until().is_some_and(|end| end <= now);
+        if is_over {
+            self.resets += 1;
+            self.resetting = None;
+        }
+        is_over
+    }
+
+    /// When a reset by config space will be over.
+    pub(super) fn resets_until(&self) -> Option<Instant> {
+        self.resetting.flatten()
+    }
+
+    /// Whether it has stopped to take writes to config space.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.damage == Some(Damage::Deaf) && self.resetting.is_none()
     }
 
     /// Where the next write session goes.
@@ -90,24 +150,34 @@ impl Device {
 
     pub(super) fn set_fault(&mut self, fault: Option<Fault>) {
         self.spec.fault = fault;
-        self.damage = None;
-        self.fill_skipped = false;
+        self.heal();
+    }
+
+    fn heal(&mut self) {
+        (self.damage, self.resetting, self.fill_skipped) = (None, None, false);
+        self.config = Space::healthy(&self.spec, self.bar);
     }
 
     /// Power off and on.
     pub(super) fn power_cycle(&mut self, content: Vec<u8>) {
-        self.damage = None;
-        self.fill_skipped = false;
+        self.heal();
         self.scrubs.start_over(content);
     }
 
     /// What a read of all of config space answers.
     pub(super) fn config(&self) -> [u8; CONFIG] {
-        let healthy = config::healthy(&self.spec, self.bar);
-        match self.damage {
+        let answer = self.config.clone();
+        match (self.resetting, self.spec.fault) {
             _ if self.is_dead() => [0xff; CONFIG],
-            Some(Damage::BarsLost) => config::bars_lost(healthy),
-            _ => healthy,
+            (Some(_), Some(Fault::RetryStatus)) => {
+                let mut retry = [0xff; CONFIG];
+                retry[..2].copy_from_slice(&[0x01, 0x00]);
+                retry
+            }
+            (Some(_), _) => [0xff; CONFIG],
+            _ if self.damage == Some(Damage::BarsLost) => answer.bars_lost().bytes(),
+            (None, Some(Fault::KeepPending)) => answer.pending().bytes(),
+            (None, _) => answer.bytes(),
         }
     }
 
@@ -134,6 +204,8 @@ impl Device {
             ("max_link_speed", format!("{max_speed}\n")),
             ("max_link_width", format!("{max_width}\n")),
             ("reset_method", "flr bus\n".into()),
+            ("power/control", "auto\n".into()),
+            ("d3cold_allowed", "1\n".into()),
             ("resource", self.resource()),
             ("aer_dev_correctable", no_errors(&CORRECTABLE, "COR")),
             ("aer_dev_fatal", no_errors(&UNCORRECTABLE, "FATAL")),

@@ -21,6 +21,8 @@ pub struct DeviceSpec {
     pub serial: u64,
     /// The bound driver's name; `vfio-pci` brings an IOMMU group and its node.
     pub driver: Option<String>,
+    /// Whether it says that it answers at once after a reset: immediate readiness.
+    pub ready_at_once: bool,
     /// Milliseconds a reset takes; without it 20, under [`Fault::SlowReset`] 3000.
     pub reset_ms: Option<u64>,
     /// What is wrong.
@@ -47,6 +49,7 @@ impl DeviceSpec {
             class: 0x12_0000,
             serial: serial_of(address),
             driver: None,
+            ready_at_once: false,
             reset_ms: None,
             fault: None,
         }
@@ -60,6 +63,7 @@ impl DeviceSpec {
             "class" => self.class = hex(value)?,
             "serial" => self.serial = hex(value)?,
             "driver" => self.driver = Some(value.to_owned()),
+            "ready_at_once" => self.ready_at_once = decimal(value)? != 0,
             "reset_ms" => self.reset_ms = Some(decimal(value)?),
             "fault" => self.fault = Some(value.parse()?),
             other => return Err(format!("there is no field {other:?}")),
@@ -105,7 +109,7 @@ impl FromStr for DeviceSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A write to `reset` never returns. Clearing the fault lets it go on; a writer killed before that never
-    /// reset anything.
+    /// reset anything. A reset by a write to config space never answers again.
     HangReset,
     /// Config space reads all ones.
     Dead,
@@ -117,11 +121,20 @@ pub enum Fault {
     DropWrites,
     /// Of each two write sessions the first does not reach the memory.
     SkipFill,
-    /// A reset takes 3 seconds, or what [`DeviceSpec::reset_ms`] says.
+    /// A reset takes 3 seconds, or what [`DeviceSpec::reset_ms`] says. One by a write to config space reads all ones
+    /// meanwhile.
     SlowReset,
+    /// The same, but reads configuration retry status meanwhile.
+    RetryStatus,
+    /// After a reset by a write to config space no further write arrives.
+    LoseRestore,
+    /// Such a reset does nothing.
+    NoReset,
+    /// A transaction stays pending.
+    KeepPending,
 }
 
-const FAULTS: [(&str, Fault); 7] = [
+const FAULTS: [(&str, Fault); 11] = [
     ("hang-reset", Fault::HangReset),
     ("dead", Fault::Dead),
     ("die-at-reset", Fault::DieAtReset),
@@ -129,6 +142,10 @@ const FAULTS: [(&str, Fault); 7] = [
     ("drop-writes", Fault::DropWrites),
     ("skip-fill", Fault::SkipFill),
     ("slow-reset", Fault::SlowReset),
+    ("retry-status", Fault::RetryStatus),
+    ("lose-restore", Fault::LoseRestore),
+    ("no-reset", Fault::NoReset),
+    ("keep-pending", Fault::KeepPending),
 ];
 
 impl FromStr for Fault {

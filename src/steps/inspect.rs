@@ -3,7 +3,7 @@
 use super::{failure, unread};
 use crate::pci::config_space::ConfigSpace;
 use crate::pci::sysfs::{self, Function};
-use crate::pci::{bar, driver, place};
+use crate::pci::{bar, driver, flr, place};
 use crate::types::{BarView, Ids, Inspection, Roots};
 use crate::worker::{Code, Failure, Seen};
 
@@ -53,6 +53,7 @@ pub(super) fn inspect(function: &Function) -> Result<Inspection, Failure> {
             .map(str::to_owned)
             .collect(),
         bars: bars.into_iter().map(view).collect(),
+        no_config_flr: flr::way(function, &config).err(),
         numa_node: place::numa_node(function),
         pcie_root: place::root(function),
     })

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::{failure, unread};
+use crate::pci::bar::Bar;
 use crate::pci::config_space::ConfigSpace;
 use crate::pci::sysfs::Function;
 use crate::pci::{aer, bar, driver, link};
@@ -80,18 +81,13 @@ fn bars(function: &Function, config: &ConfigSpace, notes: &mut Vec<String>) -> F
         Ok(bars) => bars,
         Err(error) => return Fact::Unreadable(error.to_string()),
     };
-    for bar in bars {
-        let index = usize::from(bar.index);
-        let high = if bar.wide { u64::from(config.bar(index + 1)) << 32 } else { 0 };
-        let register = high | u64::from(config.bar(index) & !0xf);
-        if register != bar.start {
-            notes.push(format!("bar{index}={register:x}"));
-            // The registers of a sleeping function say nothing about what they will hold.
-            if sleeps {
-                return Fact::Absent;
-            }
-            return Fact::Bad(format!("BAR{index} holds {register:#x}, the kernel gave it {:#x}", bar.start));
+    if let Some((Bar { index, start, .. }, register)) = bar::misplaced(&bars, config) {
+        notes.push(format!("bar{index}={register:x}"));
+        // The registers of a sleeping function say nothing about what they will hold.
+        if sleeps {
+            return Fact::Absent;
         }
+        return Fact::Bad(format!("BAR{index} holds {register:#x}, the kernel gave it {start:#x}"));
     }
     match driver::bound(function) {
         Err(error) => Fact::Unreadable(format!("driver link: {error}")),
@@ -158,13 +154,8 @@ fn counts(
         counts.fatal += fatal.max(own_fatal);
         counts.nonfatal += own_nonfatal;
     }
-    if !owned_by_os(roots) {
+    if !aer::are_ours(roots) {
         notes.push("aer judged from config space".to_owned());
     }
     Ok(Some(counts))
-}
-
-/// Whether the kernel's AER service serves any port; where firmware does, the counters stay zero for ever.
-fn owned_by_os(roots: &Roots) -> bool {
-    roots.sys.join("bus/pci_express/drivers/aer").exists()
 }

@@ -10,17 +10,20 @@
 //! skipped a chunk, finds none.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use super::failure;
-use crate::pci::bar::{self, FileMemory, Memory};
+use crate::pci::bar::{self, Bar, FileMemory, MappedMemory, Memory};
 use crate::pci::sysfs::Function;
 use crate::types::{Roots, Scrub, ScrubPass};
 use crate::worker::{Code, Failure};
 
 /// Bytes written or compared at once; one planted error in each.
 const CHUNK: u64 = 1 << 20;
-/// Bytes between two reports of progress.
-const REPORT: u64 = 64 << 20;
+/// Time between two reports of progress.
+const REPORT: Duration = Duration::from_millis(250);
+/// A scrub goes over the memory so many times.
+const PASSES: u64 = 4;
 
 /// Scrubs BARs one after the other; what is reported is their sum.
 pub(super) fn bars(
@@ -31,21 +34,26 @@ pub(super) fn bars(
 ) -> Result<Scrub, Failure> {
     let io = |error: io::Error| failure(Code::Io, &error);
     let no = |text: String| Failure { code: Code::NoMemory, errno: None, text };
-    if !roots.are_simulated() {
-        // The kernel's BAR files can be mapped, not read.
-        return Err(no(
-            "mapping a real BAR is not built yet: only a twin's memory can be scrubbed".to_owned()
-        ));
-    }
     let known = bar::bars(function).map_err(io)?;
-    let mut whole: Option<Scrub> = None;
-    for index in wanted {
+    let find = |index: &u8| {
         let bar = known.iter().find(|bar| bar.index == *index && bar.prefetchable);
-        let bar =
-            bar.ok_or_else(|| no(format!("BAR{index} is no prefetchable memory BAR of this device")))?;
-        let mut memory = FileMemory::open(function, *bar).map_err(io)?;
+        bar.ok_or_else(|| no(format!("BAR{index} is no prefetchable memory BAR of this device")))
+    };
+    let wanted = wanted.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let of: u64 = wanted.iter().map(|bar| bar.size).sum();
+    let mut whole: Option<Scrub> = None;
+    for bar in wanted {
+        let before = whole.as_ref().map_or(0, |whole| whole.size);
+        let mut progress = |done, _| progress(before + done, of);
         let nonce = nonce().map_err(io)?;
-        let scrub = memory_of(&mut memory, nonce, &mut progress).map_err(io)?;
+        // The kernel's BAR files can be mapped, and not read; a twin's are files.
+        let scrub = if roots.are_simulated() {
+            memory_of(&mut FileMemory::open(function, *bar).map_err(io)?, nonce, &mut progress)
+        } else {
+            let mut memory = MappedMemory::open(function, *bar).map_err(|error| unmapped(*bar, &error))?;
+            memory_of(&mut memory, nonce, &mut progress)
+        };
+        let scrub = scrub.map_err(io)?;
         whole = Some(match whole {
             None => scrub,
             Some(before) => before.and(&scrub),
@@ -54,7 +62,20 @@ pub(super) fn bars(
     whole.ok_or_else(|| no("the policy names no BAR".to_owned()))
 }
 
-/// Scrubs one memory.
+/// What follows when a BAR cannot be mapped: what belongs to a driver is held, not broken.
+fn unmapped(bar: Bar, error: &io::Error) -> Failure {
+    let Failure { code, errno, text } = failure(Code::Io, error);
+    match error.raw_os_error() {
+        Some(libc::EBUSY | libc::EINVAL) => Failure {
+            code: Code::Driver,
+            errno,
+            text: format!("held: BAR{} belongs to a driver of the kernel ({text}); unbind it", bar.index),
+        },
+        _ => Failure { code, errno, text: format!("BAR{} cannot be mapped: {text}", bar.index) },
+    }
+}
+
+/// Scrubs one memory. `progress` hears of bytes done of the memory's size, over all passes.
 ///
 /// # Errors
 /// The memory cannot be written or read. What reads back wrong is no error here: it is counted.
@@ -64,13 +85,13 @@ pub fn memory_of(
     progress: &mut impl FnMut(u64, u64) -> io::Result<()>,
 ) -> io::Result<Scrub> {
     let size = memory.size();
-    let mut report = Meter { done: 0, told: 0, of: 4 * size, progress };
-    let pattern = Pass { nonce, zero: false };
-    let zero = Pass { nonce: mix(nonce), zero: true };
-    let mut bytes_written = pattern.fill(memory, &mut report)?;
-    let first = pattern.check(memory, &mut report)?;
-    bytes_written += zero.fill(memory, &mut report)?;
-    let second = zero.check(memory, &mut report)?;
+    let mut meter = Meter { moved: 0, told: Instant::now(), size, progress };
+    let pattern = Pass::pattern(nonce);
+    let zero = Pass::zeros(nonce);
+    let mut bytes_written = pattern.fill(memory, &mut |bytes| meter.add(bytes))?;
+    let first = pattern.check(memory, &mut |bytes| meter.add(bytes))?;
+    bytes_written += zero.fill(memory, &mut |bytes| meter.add(bytes))?;
+    let second = zero.check(memory, &mut |bytes| meter.add(bytes))?;
     let canaries_left = zero.mend(memory)?;
     Ok(Scrub {
         size,
@@ -83,80 +104,110 @@ pub fn memory_of(
 }
 
 /// One pass over the memory.
-struct Pass {
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
     nonce: u64,
     zero: bool,
 }
 
 impl Pass {
-    fn expected(&self, word: u64) -> u64 {
-        if self.zero { 0 } else { mix(self.nonce ^ word.wrapping_mul(0x9e37_79b9_7f4a_7c15)) }
+    /// The pass that writes what depends on this run and on the place.
+    #[must_use]
+    pub fn pattern(nonce: u64) -> Self {
+        Self { nonce, zero: false }
     }
 
-    /// Where the planted error of a chunk is, in words from the chunk's start, and what stands there.
+    /// The pass that writes zeros; the nonce is for the planted errors.
+    #[must_use]
+    pub fn zeros(nonce: u64) -> Self {
+        // Other places than in the pass before.
+        Self { nonce: mix(!nonce), zero: true }
+    }
+
+    /// Unlike any other chunk's, and any other run's.
+    fn key(&self, chunk: u64) -> u64 {
+        mix(self.nonce ^ mix(chunk))
+    }
+
+    fn expected(&self, word: u64) -> u64 {
+        if self.zero { 0 } else { pattern(self.key(word / (CHUNK / 8)), word) }
+    }
+
+    /// The word that gets the planted error of a chunk, and what stands there.
     fn canary(&self, chunk: u64, words: u64) -> (u64, u64) {
         let random = mix(self.nonce.wrapping_add(chunk).wrapping_mul(0xd6e8_feb8_6659_fd93));
-        let at = random % words;
+        let word = chunk * (CHUNK / 8) + random % words;
         // Differs from the expected word in at least one bit.
-        (at, self.expected(chunk * (CHUNK / 8) + at) ^ (random | 1))
+        (word, self.expected(word) ^ (random | 1))
     }
 
-    fn fill(
+    /// Fills the memory, with one planted error a chunk; how many bytes were written. `done` hears of each chunk's.
+    ///
+    /// # Errors
+    /// The memory cannot be written, or `done` says so.
+    pub fn fill(
         &self,
         memory: &mut impl Memory,
-        report: &mut Meter<'_, impl FnMut(u64, u64) -> io::Result<()>>,
+        done: &mut impl FnMut(u64) -> io::Result<()>,
     ) -> io::Result<u64> {
         let mut written = 0;
-        let mut buffer = Vec::new();
         for (chunk, start, length) in chunks(memory.size()) {
-            let first = start / 8;
-            let (at, planted) = self.canary(chunk, length / 8);
-            buffer.clear();
-            for word in 0..length / 8 {
-                let value = if word == at { planted } else { self.expected(first + word) };
-                buffer.extend_from_slice(&value.to_le_bytes());
+            let (first, end) = (start / 8, (start + length) / 8);
+            let (canary, planted) = self.canary(chunk, length / 8);
+            let key = self.key(chunk);
+            for words in [first..canary, canary + 1..end] {
+                // One loop each, so that neither asks at every word which it is.
+                if self.zero {
+                    memory.fill(words, |_| 0)?;
+                } else {
+                    memory.fill(words, |word| pattern(key, word))?;
+                }
             }
-            memory.write(start, &buffer)?;
+            memory.fill(canary..canary + 1, |_| planted)?;
             written += length;
-            report.add(length)?;
+            done(length)?;
         }
         memory.fence()?;
         Ok(written)
     }
 
-    fn check(
+    /// Checks the memory against what [`fill`](Self::fill) wrote. `done` hears of each chunk's bytes.
+    ///
+    /// # Errors
+    /// The memory cannot be read, or `done` says so.
+    pub fn check(
         &self,
         memory: &mut impl Memory,
-        report: &mut Meter<'_, impl FnMut(u64, u64) -> io::Result<()>>,
+        done: &mut impl FnMut(u64) -> io::Result<()>,
     ) -> io::Result<ScrubPass> {
         let mut pass = ScrubPass::default();
-        let mut buffer = Vec::new();
         for (chunk, start, length) in chunks(memory.size()) {
-            let (at, planted) = self.canary(chunk, length / 8);
-            // What stays unread must not look like what was expected.
-            buffer.clear();
-            buffer.resize(usize::try_from(length).map_err(io::Error::other)?, 0xa5);
-            memory.read(start, &mut buffer)?;
-            for (word, bytes) in (0..).zip(buffer.as_chunks::<8>().0) {
-                let value = u64::from_le_bytes(*bytes);
-                pass.words_visited += 1;
-                if word == at && value == planted {
+            let (canary, planted) = self.canary(chunk, length / 8);
+            let words = start / 8..(start + length) / 8;
+            let other = |word, value| {
+                if word == canary && value == planted {
                     pass.canaries_found += 1;
-                } else if value != self.expected(start / 8 + word) {
+                } else {
                     pass.errors += 1;
-                    pass.first_error.get_or_insert(start + 8 * word);
+                    pass.first_error.get_or_insert(8 * word);
                 }
-            }
-            report.add(length)?;
+            };
+            let key = self.key(chunk);
+            let visited = if self.zero {
+                memory.check(words, |_| 0, other)?
+            } else {
+                memory.check(words, |word| pattern(key, word), other)?
+            };
+            pass.words_visited += visited;
+            done(length)?;
         }
         Ok(pass)
     }
 
     /// Overwrites the planted errors and counts those that stay.
     fn mend(&self, memory: &mut impl Memory) -> io::Result<u64> {
-        let places: Vec<_> = chunks(memory.size())
-            .map(|(chunk, start, length)| start + 8 * self.canary(chunk, length / 8).0)
-            .collect();
+        let places: Vec<_> =
+            chunks(memory.size()).map(|(chunk, _, length)| 8 * self.canary(chunk, length / 8).0).collect();
         for place in &places {
             memory.write(*place, &[0; 8])?;
         }
@@ -180,21 +231,28 @@ fn chunks(size: u64) -> impl Iterator<Item = (u64, u64, u64)> {
 }
 
 struct Meter<'a, P> {
-    done: u64,
-    told: u64,
-    of: u64,
+    moved: u64,
+    told: Instant,
+    size: u64,
     progress: &'a mut P,
 }
 
 impl<P: FnMut(u64, u64) -> io::Result<()>> Meter<'_, P> {
     fn add(&mut self, bytes: u64) -> io::Result<()> {
-        self.done += bytes;
-        if self.done - self.told >= REPORT {
-            self.told = self.done;
-            (self.progress)(self.done, self.of)?;
+        self.moved += bytes;
+        if self.told.elapsed() >= REPORT {
+            self.told = Instant::now();
+            (self.progress)(self.moved / PASSES, self.size)?;
         }
         Ok(())
     }
+}
+
+/// A word of the pattern, under its chunk's key. Cheap enough to be made as fast as memory takes it: one multiplication
+/// of 32 bits, which vectors have.
+fn pattern(key: u64, word: u64) -> u64 {
+    let place = (word & 0xffff_ffff).wrapping_mul(0x9e37_79b1).wrapping_add(key);
+    place ^ place >> 29
 }
 
 /// SplitMix64's finalizer: neighbouring words have nothing in common.

@@ -34,6 +34,8 @@ pub struct Inspection {
     pub reset_methods: Vec<String>,
     /// Memory BARs.
     pub bars: Vec<BarView>,
+    /// Why we would not reset it through its config space ourselves.
+    pub no_config_flr: Option<String>,
     /// The NUMA node next to it, where the firmware names one.
     pub numa_node: Option<u32>,
     /// The root complex above it, `pci<domain>:<bus>`.

@@ -17,6 +17,10 @@ pub enum StepName {
     Holders,
     /// Reset it.
     Reset,
+    /// Within a reset of our own: until it answers again.
+    Ready,
+    /// Within a reset of our own: write back what the reset took.
+    Restore,
     /// Overwrite and read back its memory.
     Scrub,
 }
@@ -30,6 +34,8 @@ impl StepName {
             Self::Probe => "probe",
             Self::Holders => "holders",
             Self::Reset => "reset",
+            Self::Ready => "ready",
+            Self::Restore => "restore",
             Self::Scrub => "scrub",
         }
     }
@@ -40,10 +46,15 @@ impl StepName {
         Duration::from_secs(match self {
             Self::Inspect | Self::Probe | Self::Holders => 2,
             Self::Reset => 10,
-            Self::Scrub => 5,
+            Self::Ready | Self::Scrub => 5,
+            Self::Restore => 1,
         })
     }
 }
+
+/// The word of a policy for a function level reset that we do ourselves through config space; all other words are
+/// the kernel's.
+pub const CONFIG_FLR: &str = "config_flr";
 
 /// What a node's policy file says; without one no device is ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +72,7 @@ pub struct DeviceRule {
     pub matches: MatchRule,
     /// How its memory is overwritten; `None`: we have no way, so the device is never granted.
     pub scrub: Option<ScrubRule>,
-    /// The kernel's reset method that is pinned for a reset, one word of `reset_method`.
+    /// The kernel's reset method that is pinned for a reset, one word of `reset_method`; or [`CONFIG_FLR`].
     pub reset_method: String,
     /// Deadlines that differ from the defaults.
     pub deadlines: Deadlines,

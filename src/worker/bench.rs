@@ -35,17 +35,23 @@ impl Bench {
         Command::Lock(Order { address, token, expected, roots, run })
     }
 
-    /// Runs orders in a worker of their own, one after the other, until one does not succeed.
-    pub async fn run(&self, orders: &[Command], deadline: Deadline) -> Outcome<Report> {
+    /// Runs orders in a worker of their own, one after the other, until one does not succeed. What an earlier worker
+    /// had left to repair takes nothing off their time.
+    pub async fn run(&self, orders: &[Command], mut deadline: Deadline) -> Outcome<Report> {
+        let limit = deadline.left();
         let mut worker = match self.start() {
             Ok(worker) => worker,
             Err(error) => return Outcome::Crashed(format!("cannot start a worker: {error}")),
         };
         let mut last = Outcome::Crashed("no orders".to_owned());
         for order in orders {
-            last = worker.order(order, deadline).await;
-            if !matches!(last, Outcome::Done(_)) {
-                break;
+            last = worker.order(order, deadline, |_, _| {}).await;
+            match &last {
+                Outcome::Done(Report::Locked(repairs)) if !repairs.is_empty() => {
+                    deadline = Deadline::after(limit);
+                }
+                Outcome::Done(_) => {}
+                _ => break,
             }
         }
         worker.end().await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::time::timeout_at;
 
 use super::outcome::Outcome;
 use super::protocol::{Command, Line, Report};
@@ -55,20 +56,26 @@ impl Worker {
         Ok(Self { child, orders, reports })
     }
 
-    /// Orders one step and waits for its end, at most until the deadline. After any end but [`Outcome::Done`] or
+    /// Orders one step and waits for its end, at most until the deadline, or that of a section in which the worker
+    /// must not be killed. `progress` hears of bytes done of bytes in all. After any end but [`Outcome::Done`] or
     /// [`Outcome::Failed`] the worker is gone or given up.
-    pub async fn order(&mut self, command: &Command, deadline: Deadline) -> Outcome<Report> {
-        match tokio::time::timeout_at(deadline.at().into(), self.exchange(command, deadline)).await {
-            Ok(Ok(Report::Failed(failure))) => Outcome::Failed(failure),
-            Ok(Ok(report)) => Outcome::Done(report),
-            Ok(Err(error)) => {
+    pub async fn order(
+        &mut self,
+        command: &Command,
+        deadline: Deadline,
+        progress: impl FnMut(u64, u64),
+    ) -> Outcome<Report> {
+        match self.exchange(command, deadline, progress).await {
+            Ok(Some(Report::Failed(failure))) => Outcome::Failed(failure),
+            Ok(Some(report)) => Outcome::Done(report),
+            Ok(None) => self.kill().await,
+            Err(error) => {
                 let end = tokio::time::timeout(GRACE, self.child.wait()).await;
                 let status =
                     end.ok().and_then(Result::ok).map_or_else(String::new, |status| format!(" ({status})"));
                 let _ = self.child.start_kill();
                 Outcome::Crashed(format!("{error}{status}"))
             }
-            Err(_) => self.kill().await,
         }
     }
 
@@ -81,18 +88,41 @@ impl Worker {
         }
     }
 
-    async fn exchange(&mut self, command: &Command, deadline: Deadline) -> io::Result<Report> {
+    /// The answer to an order; `None`: it did not come in time.
+    async fn exchange(
+        &mut self,
+        command: &Command,
+        deadline: Deadline,
+        mut progress: impl FnMut(u64, u64),
+    ) -> io::Result<Option<Report>> {
         // Later than our own kill, which tells us more.
         let seconds = u32::try_from(deadline.left().as_secs()).unwrap_or(u32::MAX - 2) + 2;
         let mut line = serde_json::to_vec(&Line { seconds, command })?;
         line.push(b'\n');
-        self.orders.write_all(&line).await?;
+        let Ok(written) = timeout_at(deadline.at().into(), self.orders.write_all(&line)).await else {
+            return Ok(None);
+        };
+        written?;
+        let mut section: Option<Deadline> = None;
         loop {
+            let limit = section.map_or(deadline, |section| section.max(deadline));
+            let Ok(line) = timeout_at(limit.at().into(), self.reports.next_line()).await else {
+                return Ok(None);
+            };
             let ended = || io::Error::new(io::ErrorKind::UnexpectedEof, "the worker ended without an answer");
-            let line = self.reports.next_line().await?.ok_or_else(ended)?;
-            match serde_json::from_str(&line)? {
-                Report::Progress(done, of) => tracing::debug!(done, of, "step goes on"),
-                report => return Ok(report),
+            match serde_json::from_str(&line?.ok_or_else(ended)?)? {
+                Report::Progress(done, of) => progress(done, of),
+                Report::Marked(ms) => section = Some(Deadline::after(Duration::from_millis(ms))),
+                // What follows is its answer, which tells more than a kill.
+                Report::Unmarked => section = Some(Deadline::after(GRACE)),
+                report => {
+                    if let Report::Locked(repairs) = &report {
+                        repairs
+                            .iter()
+                            .for_each(|repair| tracing::warn!(%repair, "an earlier worker was killed"));
+                    }
+                    return Ok(Some(report));
+                }
             }
         }
     }

@@ -3,9 +3,12 @@
 //! Each command of the parent travels in a [`Line`].
 //!
 //! ```text
-//!   parent  {"lock":{…}}   "probe"             {"scrub":[0]}                         EOF
-//!   worker        "locked"      {"probed":[…]}        {"progress":[…]} {"scrubbed":{…}}   (ends)
+//!   parent  {"lock":{…}}      "probe"             {"scrub":[0]}                         EOF
+//!   worker        {"locked":[]}     {"probed":[…]}        {"progress":[…]} {"scrubbed":{…}}   (ends)
 //! ```
+//!
+//! Between `{"marked":ms}` and `"unmarked"` the device is not as it was found, and the worker is about to mend that:
+//! the parent does not kill it before those milliseconds have passed.
 //!
 //! The parent gives the next step only after it has judged the last: a device that reads all ones is never reset,
 //! and work that nobody wants any more ends between two steps.
@@ -40,8 +43,8 @@ pub enum Command {
     Probe,
     /// Looks for processes that have the device open.
     Holders,
-    /// Resets it by this method.
-    Reset(String),
+    /// Resets it.
+    Reset(ResetOrder),
     /// Overwrites and reads back these BARs.
     Scrub(Vec<u8>),
 }
@@ -59,6 +62,17 @@ pub struct Order {
     pub roots: Roots,
     /// Where locks are.
     pub run: PathBuf,
+}
+
+/// How to reset it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ResetOrder {
+    /// A word of the kernel's `reset_method`, or [`crate::types::CONFIG_FLR`].
+    pub method: String,
+    /// Milliseconds within which it must answer afterwards.
+    pub ready_ms: u64,
+    /// Milliseconds for writing back what a reset of our own took.
+    pub restore_ms: u64,
 }
 
 /// Who should answer at an address.
@@ -88,8 +102,8 @@ impl std::fmt::Display for Expected {
 pub enum Report {
     /// Answer to [`Command::Scan`].
     Scanned(Vec<Seen>),
-    /// Answer to [`Command::Lock`].
-    Locked,
+    /// Answer to [`Command::Lock`], with what an earlier worker had left half done and this one has repaired.
+    Locked(Vec<String>),
     /// Answer to [`Command::Inspect`].
     Inspected(Inspection),
     /// Answer to [`Command::Probe`], with the device nodes as they are now.
@@ -102,6 +116,10 @@ pub enum Report {
     Scrubbed(Scrub),
     /// A long step goes on: bytes done of bytes in all.
     Progress(u64, u64),
+    /// From here on a kill would leave the device changed; at most this many milliseconds.
+    Marked(u64),
+    /// The device is whole again, or given up.
+    Unmarked,
     /// The step could not be done.
     Failed(Failure),
 }
@@ -144,8 +162,18 @@ pub enum Code {
     NoMethod,
     /// A driver is bound that is not told of a reset.
     Driver,
+    /// It is of a kind, or in a state, in which this cannot be done to it.
+    Unsupported,
+    /// Transactions are pending and stay so.
+    Pending,
     /// It did not answer after its reset.
     NotReady,
+    /// The reset returned and did nothing.
+    Ineffective,
+    /// Registers do not hold what they held before a reset.
+    ConfigLost,
+    /// The run folder cannot be written.
+    Journal,
     /// A BAR that the policy names is not memory that we can write.
     NoMemory,
     /// The system failed otherwise.

@@ -9,20 +9,19 @@ fn start(arguments: &[&str]) -> Child {
     program(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Its exit code and its lines.
-fn end(demo: Child) -> (Option<i32>, String) {
-    let output = demo.wait_with_output().unwrap();
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(errors, "");
-    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+/// Exit code and lines of each, once all have ended: one that is left alone cannot clear its stage.
+fn ends<const N: usize>(demos: [Child; N]) -> [(Option<i32>, String); N] {
+    let outputs = demos.map(|demo| demo.wait_with_output().unwrap());
+    outputs.map(|output| {
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    })
 }
 
 /// Two at once, since they share the machine and must share nothing else.
 #[test]
 fn demo_tells_its_story() {
-    let demos = [start(&[]), start(&[])];
-    for demo in demos {
-        let (code, out) = end(demo);
+    for (code, out) in ends([start(&[]), start(&[])]) {
         assert_eq!(code, Some(0), "{out}");
         let mut rest = out.as_str();
         // In this order.
@@ -67,9 +66,8 @@ fn demo_names_the_line_that_does_not_hold() {
         ("skip-fill", "claim tenant-a is prepared", "scrub_verify"),
         ("no-hang", "a device whose reset hangs costs its claim", "granted"),
     ];
-    let demos = twins.map(|(twin, _, _)| start(&["--twin", twin]));
-    for (demo, (twin, broken, seen)) in demos.into_iter().zip(twins) {
-        let (code, out) = end(demo);
+    let told = ends(twins.map(|(twin, _, _)| start(&["--twin", twin])));
+    for ((code, out), (twin, broken, seen)) in told.into_iter().zip(twins) {
         assert_eq!(code, Some(1), "{twin}:\n{out}");
         let last = out.lines().last().unwrap();
         assert!(last.starts_with(&format!("✗ BROKEN: {broken}")) && last.contains(seen), "{twin}:\n{out}");

@@ -24,6 +24,10 @@ fn ends_by_step() {
         (Reset, failed(Code::Io), Reason::ResetFailed),
         (Reset, failed(Code::NoMethod), Reason::ResetFailed),
         (Reset, failed(Code::NotReady), Reason::ResetFailed),
+        (Reset, failed(Code::Pending), Reason::ResetFailed),
+        (Reset, failed(Code::Ineffective), Reason::ResetIneffective),
+        (Reset, failed(Code::ConfigLost), Reason::ConfigLost),
+        (Inspect, failed(Code::ConfigLost), Reason::ConfigLost),
         (Scrub, failed(Code::Io), Reason::ScrubFailed),
         (Probe, failed(Code::Io), Reason::ProbeFailed),
     ];
@@ -32,15 +36,20 @@ fn ends_by_step() {
         assert_eq!(verdict.device.map(|(reason, _)| reason), Some(*reason), "{step:?} {outcome:?}");
         assert_eq!((verdict.claim, verdict.node), (None, None), "{step:?} {outcome:?}");
     }
-    for (step, code) in
-        [(Probe, Code::Locked), (Reset, Code::Driver), (Scrub, Code::NoMemory), (Probe, Code::Gone)]
-    {
+    for (step, code) in [
+        (Probe, Code::Locked),
+        (Reset, Code::Driver),
+        (Reset, Code::Unsupported),
+        (Scrub, Code::NoMemory),
+        (Probe, Code::Gone),
+    ] {
         let verdict = of_end(step, &failed(code));
         assert!(verdict.claim.is_some() && verdict.device.is_none(), "{code:?}");
     }
     for (step, outcome, fault) in [
         (Reset, failed(Code::ReadOnly), Fault::ReadOnlySysfs),
         (Probe, failed(Code::Permission), Fault::Permission),
+        (Reset, failed(Code::Journal), Fault::Store),
         (Holders, Outcome::TimedOut, Fault::Worker),
         (Probe, Outcome::Crashed(String::new()), Fault::Worker),
     ] {

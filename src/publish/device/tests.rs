@@ -25,6 +25,7 @@ fn known(address: &str) -> Known {
             memory: 80 << 30,
         },
         inspection: Inspection {
+            no_config_flr: None,
             vendor: 0x10de,
             device: 0x2330,
             serial: None,

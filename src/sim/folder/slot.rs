@@ -1,17 +1,18 @@
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use nix::sys::inotify::{AddWatchFlags, InotifyEvent, WatchDescriptor};
 
+use super::config::ConfigFile;
 use super::events::Events;
 use super::files::Files;
 use super::gates::Gates;
 use super::memory::Memory;
 use crate::sim::DeviceSpec;
-use crate::sim::model::Device;
+use crate::sim::model::{Device, Wrote};
 
 /// One device and its files.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub(super) struct Slot {
     watch: WatchDescriptor,
     sessions: u32,
     shown: Vec<(&'static str, String)>,
+    config: ConfigFile,
 }
 
 impl Slot {
@@ -33,7 +35,7 @@ impl Slot {
         spec.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let address = spec.address;
         let folder = files.device(address);
-        fs::create_dir(&folder)?;
+        fs::create_dir_all(folder.join("power"))?;
         let decoy = files.aside(&format!("{address}-decoy"));
         let memory = Memory::create(files, &folder, decoy, spec.memory)?;
         if let Some(driver) = &spec.driver {
@@ -41,12 +43,14 @@ impl Slot {
         }
         let bar = (1 << 45) | u64::from(number) << 37;
         let device = Device::new(spec, bar, memory.read()?);
+        let config = ConfigFile::create(files, folder.join("config"), &device.config())?;
         let gates = Gates::put(files, events, &folder)?;
         // Writes too, since equal events next to each other come as one: two sessions must not.
         let what = AddWatchFlags::IN_OPEN | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE;
         // Last, so that what we opened ourselves is not taken for the daemon's doing.
         let watch = events.watch(&folder, what)?;
-        let mut slot = Self { device, memory, gates, number, folder, watch, sessions: 0, shown: Vec::new() };
+        let mut slot =
+            Self { device, memory, gates, number, folder, watch, sessions: 0, shown: Vec::new(), config };
         slot.show(files)?;
         symlink(format!("../../../devices/pci0000:00/{address}"), files.roots.pci_device(address))?;
         Ok(slot)
@@ -56,10 +60,7 @@ impl Slot {
     /// wrote to it.
     pub(super) fn show(&mut self, files: &Files) -> io::Result<()> {
         self.memory.name(files, self.device.target())?;
-        // In place, since whoever has it open sees the device, not a file.
-        let config =
-            File::options().write(true).create(true).truncate(false).open(self.folder.join("config"));
-        config?.write_all(&self.device.config())?;
+        self.config.show(files, &self.device.config(), self.device.is_deaf())?;
         let attributes = self.device.attributes();
         for attribute @ (name, content) in &attributes {
             if !self.shown.contains(attribute) {
@@ -95,7 +96,9 @@ impl Slot {
         if event.wd != self.watch && event.mask.contains(AddWatchFlags::IN_OPEN) {
             return self.gates.opened(files, events, event.wd);
         }
-        if self.is_begin(event) {
+        if self.is_config_write(event) {
+            self.config_written(files)?;
+        } else if self.is_begin(event) {
             self.sessions += 1;
             self.device.session_begins(self.memory.named());
             self.memory.name(files, self.device.target())?;
@@ -104,6 +107,15 @@ impl Slot {
             self.look(events)?;
         }
         Ok(())
+    }
+
+    /// Tells the device what was written to its config space.
+    fn config_written(&mut self, files: &Files) -> io::Result<()> {
+        let mut is_shown = true;
+        for (at, bytes) in self.config.written()? {
+            is_shown &= self.device.write_config(at, &bytes, Instant::now()) == Wrote::Taken;
+        }
+        if is_shown { Ok(()) } else { self.show(files) }
     }
 
     /// Looks at what the memory holds, unless the next session has begun meanwhile.
@@ -123,7 +135,15 @@ impl Slot {
             self.device.was_reset(resets);
             self.show(files)?;
         }
-        Ok(self.gates.due())
+        if self.device.advance(now) {
+            self.show(files)?;
+        }
+        Ok([self.gates.due(), self.device.resets_until()].into_iter().flatten().min())
+    }
+
+    fn is_config_write(&self, event: &InotifyEvent) -> bool {
+        let is_config = event.name.as_ref().is_some_and(|name| name == "config");
+        event.wd == self.watch && is_config && event.mask.contains(AddWatchFlags::IN_MODIFY)
     }
 
     fn is_begin(&self, event: &InotifyEvent) -> bool {

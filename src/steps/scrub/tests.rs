@@ -90,7 +90,7 @@ impl Memory for Twin {
             Lie::EchoesExpectation => {
                 // What stands there without the planted error: the word beside it, computed anew.
                 let zero = self.session >= 2;
-                let pass = Pass { nonce: if zero { mix(NONCE) } else { NONCE }, zero };
+                let pass = if zero { Pass::zeros(NONCE) } else { Pass::pattern(NONCE) };
                 for (word, slot) in (offset / 8..).zip(bytes.chunks_exact_mut(8)) {
                     slot.copy_from_slice(&pass.expected(word).to_le_bytes());
                 }
@@ -159,9 +159,86 @@ fn the_offset_of_a_wrong_word_is_told_and_its_content_is_not() {
 
 #[test]
 fn another_run_has_another_pattern_and_other_planted_errors() {
-    let (one, other) = (Pass { nonce: 1, zero: false }, Pass { nonce: 2, zero: false });
-    assert!((0..64).all(|word| one.expected(word) != other.expected(word)));
-    assert!((0..16).any(|chunk| one.canary(chunk, CHUNK / 8).0 != other.canary(chunk, CHUNK / 8).0));
+    let words = CHUNK / 8;
+    let (one, other, zeros) = (Pass::pattern(1), Pass::pattern(2), Pass::zeros(1));
+    assert!((0..words).all(|word| one.expected(word) != other.expected(word)));
+    assert!((0..16).any(|chunk| one.canary(chunk, words).0 != other.canary(chunk, words).0));
+    assert!((0..16).any(|chunk| one.canary(chunk, words).0 != zeros.canary(chunk, words).0));
+}
+
+#[test]
+fn the_pattern_tells_places_apart_and_uses_every_bit() {
+    let pass = Pass::pattern(NONCE);
+    let words: std::collections::BTreeSet<_> = (0..1 << 12)
+        .flat_map(|chunk| (0..64).map(move |at| pass.expected(chunk * (CHUNK / 8) + 2000 * at)))
+        .collect();
+    assert_eq!(words.len(), 1 << 18);
+    for bit in 0..64 {
+        let ones = words.iter().filter(|word| **word >> bit & 1 == 1).count();
+        assert!((100_000..162_000).contains(&ones), "bit {bit}: {ones} ones of 262144");
+    }
+}
+
+/// What a real BAR goes through, over a file.
+#[test]
+fn a_mapped_memory_is_scrubbed_and_what_is_wrong_in_it_is_found() {
+    let root = tempfile::tempdir().unwrap();
+    let function = mapped(root.path(), SIZE);
+    let bar = Bar { index: 0, start: 1 << 40, size: SIZE, prefetchable: true, wide: true };
+    let mut memory = MappedMemory::open(&function, bar).unwrap();
+    let file = function.path("resource0");
+    assert_eq!(std::fs::read_to_string(function.path("enable")).unwrap(), "1");
+
+    let mut told = Vec::new();
+    let scrub = memory_of(&mut memory, NONCE, &mut |done, of| {
+        told.push((done, of));
+        Ok(())
+    });
+    assert_eq!(scrub.unwrap().gap(), None);
+    assert!(told.iter().all(|(done, of)| done <= of && *of == SIZE));
+    assert!(std::fs::read(&file).unwrap().iter().all(|byte| *byte == 0));
+
+    let pass = Pass::pattern(NONCE);
+    pass.fill(&mut memory, &mut |_| Ok(())).unwrap();
+    let canary = 8 * pass.canary(2, CHUNK / 8).0;
+    for (at, found) in [(0, 0), (2 * CHUNK + 24, 2 * CHUNK + 24), (SIZE - 8, SIZE - 8), (canary, canary)] {
+        let whole = pass.check(&mut memory, &mut |_| Ok(())).unwrap();
+        assert_eq!((whole.errors, whole.canaries_found, whole.words_visited), (0, 4, SIZE / 8));
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(&file).unwrap();
+        let mut word = [0; 8];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut word, at).unwrap();
+        let spoilt = (u64::from_le_bytes(word) ^ 1 << 40).to_le_bytes();
+        std::os::unix::fs::FileExt::write_all_at(&file, &spoilt, at).unwrap();
+        let pass = pass.check(&mut memory, &mut |_| Ok(())).unwrap();
+        assert_eq!((pass.errors, pass.first_error), (1, Some(found)));
+        std::os::unix::fs::FileExt::write_all_at(&file, &word, at).unwrap();
+    }
+    drop(memory);
+    assert_eq!(std::fs::read_to_string(function.path("enable")).unwrap(), "0");
+}
+
+#[test]
+fn what_belongs_to_a_driver_is_held_and_not_broken() {
+    let bar = Bar { index: 2, start: 1, size: 4096, prefetchable: true, wide: true };
+    for (errno, code) in [
+        (libc::EBUSY, Code::Driver),
+        (libc::EINVAL, Code::Driver),
+        (libc::EPERM, Code::Permission),
+        (libc::EIO, Code::Io),
+    ] {
+        let failure = unmapped(bar, &io::Error::from_raw_os_error(errno));
+        assert_eq!(failure.code, code);
+        assert!(failure.text.contains("BAR2"), "{failure:?}");
+    }
+}
+
+fn mapped(root: &std::path::Path, size: u64) -> Function {
+    let function = Function::at(&Roots::below(root), "0000:04:00.0".parse().unwrap());
+    std::fs::create_dir_all(function.folder()).unwrap();
+    std::fs::File::create(function.path("resource0")).unwrap().set_len(size).unwrap();
+    std::fs::hard_link(function.path("resource0"), function.path("resource0_wc")).unwrap();
+    std::fs::File::create(function.path("enable")).unwrap();
+    function
 }
 
 #[test]
