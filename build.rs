@@ -1,11 +1,7 @@
 //! Compiles the kubelet's wire contracts with protox, so that no `protoc` is needed.
 
-const PROTOS: &[&str] = &[
-    "proto/pluginregistration/v1/api.proto",
-    "proto/dra/v1/api.proto",
-    "proto/dra-health/v1/api.proto",
-    "proto/dra-health/v1alpha1/api.proto",
-];
+const PROTOS: &[&str] =
+    &["proto/pluginregistration/v1/api.proto", "proto/dra/v1/api.proto", "proto/dra-health/v1/api.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     for proto in PROTOS {

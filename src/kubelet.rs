@@ -5,6 +5,7 @@
 //! close its connection, then the service socket.
 
 pub mod health;
+mod layers;
 pub mod plugin;
 pub mod registration;
 mod server;

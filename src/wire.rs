@@ -19,11 +19,6 @@ pub mod dra {
 }
 
 /// Device health, `v1.DRAResourceHealth`.
-pub mod health_v1 {
+pub mod health {
     tonic::include_proto!("v1");
-}
-
-/// Device health, `v1alpha1.DRAResourceHealth`: the same on the wire, removed in Kubernetes 1.40.
-pub mod health_v1alpha1 {
-    tonic::include_proto!("v1alpha1");
 }

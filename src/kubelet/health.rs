@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -16,19 +15,17 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use crate::ledger::{DeviceView, Ledger, Snapshot};
-use crate::wire::health_v1::dra_resource_health_server::DraResourceHealth as V1;
-use crate::wire::health_v1::{
+use crate::wire::health::dra_resource_health_server::DraResourceHealth;
+use crate::wire::health::{
     DeviceHealth, DeviceIdentifier, HealthStatus, NodeWatchResourcesRequest, NodeWatchResourcesResponse,
 };
-use crate::wire::health_v1alpha1 as alpha;
-use alpha::dra_resource_health_server::DraResourceHealth as V1Alpha1;
 
 /// Without news the kubelet takes a device for unknown after this.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// So often everything is told again, well within the timeout.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Serves both versions, which are one on the wire.
+/// The service.
 #[derive(Clone, Debug)]
 pub struct Health {
     /// Whose devices.
@@ -39,40 +36,21 @@ pub struct Health {
     pub stop: CancellationToken,
 }
 
-type Reports<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
-
 #[tonic::async_trait]
-impl V1 for Health {
-    type NodeWatchResourcesStream = Reports<NodeWatchResourcesResponse>;
+impl DraResourceHealth for Health {
+    type NodeWatchResourcesStream =
+        Pin<Box<dyn Stream<Item = Result<NodeWatchResourcesResponse, Status>> + Send>>;
 
     async fn node_watch_resources(
         &self,
         _: Request<NodeWatchResourcesRequest>,
     ) -> Result<Response<Self::NodeWatchResourcesStream>, Status> {
-        Ok(Response::new(self.stream(Ok)))
-    }
-}
-
-#[tonic::async_trait]
-impl V1Alpha1 for Health {
-    type NodeWatchResourcesStream = Reports<alpha::NodeWatchResourcesResponse>;
-
-    async fn node_watch_resources(
-        &self,
-        _: Request<alpha::NodeWatchResourcesRequest>,
-    ) -> Result<Response<Self::NodeWatchResourcesStream>, Status> {
-        Ok(Response::new(self.stream(|report: NodeWatchResourcesResponse| {
-            alpha::NodeWatchResourcesResponse::decode(report.encode_to_vec().as_slice())
-                .map_err(|error| Status::internal(error.to_string()))
-        })))
+        Ok(Response::new(Box::pin(self.stream())))
     }
 }
 
 impl Health {
-    fn stream<T: Send + 'static>(
-        &self,
-        version: impl Fn(NodeWatchResourcesResponse) -> Result<T, Status> + Send + 'static,
-    ) -> Reports<T> {
+    fn stream(&self) -> impl Stream<Item = Result<NodeWatchResourcesResponse, Status>> + Send + use<> {
         // One report waits at most: a kubelet that does not read gets the state of when it does.
         let (reports, stream) = mpsc::channel(1);
         let Self { ledger, pool, stop } = self.clone();
@@ -86,7 +64,7 @@ impl Health {
                 let news = now.as_ref().is_some_and(|now| last.as_ref().is_none_or(|last| differ(last, now)));
                 if let Some(devices) = now.filter(|_| news || told.elapsed() >= INTERVAL) {
                     (last, told) = (Some(devices.clone()), tokio::time::Instant::now());
-                    if reports.send(version(NodeWatchResourcesResponse { devices })).await.is_err() {
+                    if reports.send(Ok(NodeWatchResourcesResponse { devices })).await.is_err() {
                         return;
                     }
                 }
@@ -98,7 +76,7 @@ impl Health {
                 }
             }
         });
-        Box::pin(ReceiverStream::new(stream))
+        ReceiverStream::new(stream)
     }
 }
 

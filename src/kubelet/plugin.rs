@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::transport::Server;
+use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
@@ -21,8 +21,7 @@ use crate::claims::{Claims, PreparedDevice};
 use crate::types::{ClaimRef, ClaimUid};
 use crate::unix::Socket;
 use crate::wire::dra as wire;
-use crate::wire::health_v1::dra_resource_health_server as health_v1_server;
-use crate::wire::health_v1alpha1::dra_resource_health_server as health_v1alpha1_server;
+use crate::wire::health::dra_resource_health_server::DraResourceHealthServer;
 use wire::dra_plugin_server::{DraPlugin, DraPluginServer};
 
 /// The kubelet sends the claims of one pod, of which there are a handful.
@@ -57,11 +56,8 @@ pub async fn serve(
     let health =
         Health { ledger: Arc::clone(&claims.ledger), pool: claims.scope.pool.clone(), stop: stop.clone() };
     let service = DraPluginServer::new(Plugin { claims, calls: calls.clone() });
-    let router = Server::builder()
-        .add_service(service)
-        .add_service(health_v1_server::DraResourceHealthServer::new(health.clone()))
-        .add_service(health_v1alpha1_server::DraResourceHealthServer::new(health));
-    server::serve(connections, router, calls, stop, drain).await.map_err(PluginError::Serve)
+    let services = Routes::new(service).add_service(DraResourceHealthServer::new(health));
+    server::serve(connections, services, calls, stop, drain).await.map_err(PluginError::Serve)
 }
 
 struct Plugin {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::transport::Server;
+use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 use tracing::{error, info, warn};
 
@@ -109,8 +109,8 @@ fn run(socket: Socket, info: Info, stop: &CancellationToken) -> Result<(), Regis
         .map_err(RegistrationError::Start)?;
     runtime.block_on(async {
         let connections = socket.connections().map_err(RegistrationError::Start)?;
-        let router = Server::builder().add_service(RegistrationServer::new(info));
-        let mut serving = pin!(server::serve(connections, router, TaskTracker::new(), stop.clone(), DRAIN));
+        let service = Routes::new(RegistrationServer::new(info));
+        let mut serving = pin!(server::serve(connections, service, TaskTracker::new(), stop.clone(), DRAIN));
         let served = tokio::select! {
             served = &mut serving => served,
             // The file goes first: that it is gone is what tells the kubelet.

@@ -50,6 +50,11 @@ async fn bad_input_each_claim_is_refused_for_what_is_wrong_with_it() {
     let words = node.refused("x").await;
     assert!(words.contains("tests/x") && words.contains("not found"), "{words}");
 
+    let rpc = "\"rpc\":\"/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources\"";
+    let caller = format!("\"pid\":{}", std::process::id());
+    let told = |line: &str| ["claim refused", rpc, &caller].iter().all(|word| line.contains(word));
+    assert!(node.log().lines().any(told), "the log says which call it was and who called: {}", node.log());
+
     assert_eq!((node.granted("neighbour").await, node.cdi("neighbour")), (neighbour, cdi));
     assert_eq!([0, 1, 2].map(|device| node.counts(device)), counts, "nothing was touched");
     assert_eq!(node.records("claims").len(), 1);

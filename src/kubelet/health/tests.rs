@@ -62,9 +62,9 @@ fn a_device_is_what_the_last_look_says_and_an_old_look_says_nothing() {
     assert!(message.contains("fell_off_bus") && message.contains("all ones"), "{message}");
 }
 
-/// C19: a report is a sign of life, so none is sent while the loop that looks is blocked.
+/// A report is a sign of life, so none is sent while the loop that looks is blocked.
 #[test]
-fn no_heartbeat_without_a_look() {
+fn c19_no_heartbeat_without_a_look() {
     let device = || device("granted", Some(1000));
     assert!(report(&snapshot(device(), Some(970)), "node", at(1000)).is_some());
     assert!(report(&snapshot(device(), Some(969)), "node", at(1000)).is_none());

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use super::*;
@@ -56,9 +55,9 @@ impl Running {
         let socket = Socket::bind(&dir.path().join("x.sock")).unwrap();
         let (calls, go, stop) = (TaskTracker::new(), Arc::new(Semaphore::new(0)), CancellationToken::new());
         let service = DraPluginServer::new(Slow { calls: calls.clone(), go: go.clone() });
-        let router = Server::builder().add_service(service);
+        let services = Routes::new(service);
         let serving =
-            tokio::spawn(serve(socket.connections().unwrap(), router, calls.clone(), stop.clone(), drain));
+            tokio::spawn(serve(socket.connections().unwrap(), services, calls.clone(), stop.clone(), drain));
         Self { socket, calls, go, stop, serving, _dir: dir }
     }
 
