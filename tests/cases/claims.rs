@@ -1,13 +1,51 @@
-//! C4, C26, C27, C29 and claims of several devices: whose a device is, and what becomes of it in between.
+//! C4, C13, C26, C27, C29 and claims of several devices: whose a device is, and what becomes of it in between.
 
 use std::time::Duration;
 
 use cleanslate::sim::Fault;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::node::{Node, Policy, claim, claim_of, more, name, reference, view};
+use super::node::{DRIVER, Node, Policy, claim, claim_of, more, name, reference, view};
 
 const TENANT: &[u8] = b"the pattern that tenant a wrote";
+
+/// A claim that another driver has a part in: its devices and its parameters are not ours to read.
+#[tokio::test]
+async fn c13_a_claim_of_several_drivers() {
+    let node = Node::of(2).await;
+    let foreign =
+        json!({"source": "FromClaim", "opaque": {"driver": "nic.example", "parameters": [1, "junk"]}});
+    let ours = |requests: &[&str], parameters: &Value| {
+        let mut all = json!({"apiVersion": "cleanslate.dev/v1alpha1", "kind": "SanitizationParameters"});
+        all.as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
+        json!({"source": "FromClaim", "requests": requests, "opaque": {"driver": DRIVER, "parameters": all}})
+    };
+    let claim = |general: &Value, specific: &Value| {
+        let claim = claim("c").named("eth1").but("driver", json!("nic.example")).but("pool", json!("nics"));
+        let claim = claim.on(0).but("request", json!("acc/big"));
+        claim.asking(foreign.clone()).asking(ours(&["acc"], general)).asking(ours(&["acc/big"], specific))
+    };
+    let (strong, weak) = (json!({"minimumMode": "device_verified"}), json!({"minimumMode": "copy_verified"}));
+
+    node.give(&claim(&strong, &weak));
+    let devices = node.granted("c").await;
+    let [device] = &devices[..] else { panic!("only ours: {devices:?}") };
+    assert_eq!(
+        (device.device_name.as_str(), &device.request_names[..]),
+        (&*name(0), &["acc".to_owned()][..])
+    );
+    node.unprepared("c").await;
+
+    node.give(&claim(&weak, &strong));
+    let words = node.refused("c").await;
+    assert!(words.contains("device_verified"), "the more specific entry counts: {words}");
+    node.unprepared("c").await;
+
+    node.give(&claim(&weak, &json!({"minimumMode": "copy_verified", "minimumMod": 1})));
+    let words = node.refused("c").await;
+    assert!(words.contains("minimumMod") && words.contains("config[2]"), "{words}");
+}
 
 /// The order that the scheduler of a force-deleted pod makes, a fifth as slow.
 #[tokio::test]

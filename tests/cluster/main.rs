@@ -14,6 +14,7 @@ mod tenant;
 mod twin;
 
 mod claims;
+mod health;
 mod quarantine;
 mod refusals;
 mod registration;

@@ -11,13 +11,21 @@ pub(crate) struct ClaimFile {
     name: String,
     uid: String,
     results: Vec<Value>,
+    config: Vec<Value>,
     timestamp: Option<String>,
     selector: Option<Value>,
 }
 
 /// A claim that is not allocated.
 pub(crate) fn claim(name: &str) -> ClaimFile {
-    ClaimFile { name: name.to_owned(), uid: uid(name), results: Vec::new(), timestamp: None, selector: None }
+    ClaimFile {
+        name: name.to_owned(),
+        uid: uid(name),
+        results: Vec::new(),
+        config: Vec::new(),
+        timestamp: None,
+        selector: None,
+    }
 }
 
 /// Its UID.
@@ -54,6 +62,12 @@ impl ClaimFile {
         self
     }
 
+    /// Parameters that come with it.
+    pub(crate) fn asking(mut self, config: Value) -> Self {
+        self.config.push(config);
+        self
+    }
+
     /// When it was allocated.
     pub(crate) fn allocated_at(mut self, timestamp: &str) -> Self {
         self.timestamp = Some(timestamp.to_owned());
@@ -86,6 +100,9 @@ impl ClaimFile {
         });
         if !self.results.is_empty() {
             let mut allocation = json!({"devices": {"results": self.results}});
+            if !self.config.is_empty() {
+                allocation["devices"]["config"] = json!(self.config);
+            }
             if let Some(timestamp) = &self.timestamp {
                 allocation["allocationTimestamp"] = json!(timestamp);
             }
