@@ -1,7 +1,7 @@
 //! Where claims are read: the API server, or a folder of claim files for nodes without one.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::resource::v1::ResourceClaim;
@@ -10,6 +10,9 @@ use serde_saphyr::options::NonFiniteFloatPolicy;
 use super::allocation::{self, AllocationError, Scope};
 use crate::api::{ApiError, Client};
 use crate::types::{Claim, ClaimRef};
+
+/// Of an object; etcd takes 1.5 MiB.
+const LARGEST: u64 = 2 << 20;
 
 /// Where claims are read.
 #[derive(Clone, Debug)]
@@ -55,6 +58,9 @@ pub enum Problem {
         /// Why.
         source: io::Error,
     },
+    /// Its reader did not come to an end: a bug.
+    #[error("the reader of claim files ended: {0}")]
+    Reader(tokio::task::JoinError),
     /// The API server did not give it.
     #[error(transparent)]
     Api(#[from] ApiError),
@@ -70,7 +76,12 @@ impl ClaimSource {
     /// When it cannot be read, or is not ours.
     pub async fn fetch(&self, claim: &ClaimRef, scope: &Scope) -> Result<Claim, FetchError> {
         let object = match self {
-            Self::Folder(folder) => from_folder(folder, claim),
+            Self::Folder(folder) => {
+                let (folder, claim) = (folder.clone(), claim.clone());
+                // A thread that may wait: the folder may be large, or on a server that does not answer.
+                let read = tokio::task::spawn_blocking(move || from_folder(&folder, &claim));
+                read.await.unwrap_or_else(|error| Err(Problem::Reader(error)))
+            }
             Self::Api(client) => from_api(client, claim).await,
         };
         object
@@ -126,7 +137,13 @@ fn is_claim_file(path: &Path) -> bool {
 }
 
 fn read_claim(path: &Path) -> Result<ResourceClaim, String> {
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(format!("it has more than {LARGEST} bytes, which no API server takes"));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
     // Parameters of other drivers may hold what JSON cannot; nobody reads them here.
     let options = serde_saphyr::options! {
         with_snippet: false,

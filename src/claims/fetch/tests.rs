@@ -38,6 +38,8 @@ async fn a_claim_is_found_among_damaged_files() {
     let dir = tempfile::tempdir().unwrap();
     put(dir.path(), "a.json", "{\"apiVersion\": \"resource.k8s.io/v1\", ");
     put(dir.path(), "b.yml", "- 1\n");
+    put(dir.path(), "large.yml", &"é".repeat(1 << 20));
+    put(dir.path(), "larger.yml", &"é".repeat((1 << 20) + 1));
     put(dir.path(), "note.txt", CLAIM);
     put(dir.path(), "pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: far}\n");
     fs::create_dir(dir.path().join("folder.yaml")).unwrap();
@@ -46,7 +48,9 @@ async fn a_claim_is_found_among_damaged_files() {
 
     let error = fetch(dir.path(), &reference("default", "3f1c-77")).await.unwrap_err().to_string();
     assert!(error.starts_with("claim default/far (3f1c-77): not found in /"), "{error}");
-    for damaged in ["a.json: ", "b.yml: ", "pod.yaml: "] {
+    for damaged in
+        ["a.json: ", "b.yml: ", "pod.yaml: ", "large.yml: ", "larger.yml: it has more than 2097152 bytes"]
+    {
         assert!(error.contains(damaged), "{error}");
     }
     for other in ["z.yaml", "note.txt", "folder.yaml", "pipe.yaml"] {
