@@ -181,6 +181,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AppErr
     let commands = tokio::spawn(answer_commands(control, reporter, stop.child_token()));
     let maintenance = Arc::new(Maintenance { ledger, inventory, bench, policy });
     let working = tokio::spawn(maintenance.run(stop.child_token()));
+    let orphans = tokio::spawn(Arc::clone(&claims).watch_orphans(stop.child_token()));
     tracing::info!(%node, %driver, socket = %sockets.service().display(), "ready");
 
     let ended = tokio::select! {
@@ -196,7 +197,9 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AppErr
     drop(service);
     let _ = tokio::time::timeout(DRAIN, claims.queue.drained()).await;
     published.cancel();
-    let tasks = async { (working.await, commands.await, futures_util::future::join_all(publishing).await) };
+    let tasks = async {
+        (working.await, commands.await, orphans.await, futures_util::future::join_all(publishing).await)
+    };
     let _ = tokio::time::timeout(Duration::from_secs(1), tasks).await;
     tracing::info!("ended");
     ended

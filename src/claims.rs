@@ -7,6 +7,7 @@
 
 pub mod allocation;
 pub mod fetch;
+mod orphans;
 pub mod parameters;
 mod prepare;
 mod queue;

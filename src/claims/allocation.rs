@@ -93,6 +93,22 @@ pub enum AllocationError {
     Parameters(#[from] ParameterError),
 }
 
+impl AllocationError {
+    /// Whether the claim was read and has no device of this node: whatever it had here before, it has no more.
+    #[must_use]
+    pub fn is_elsewhere(&self) -> bool {
+        match self {
+            Self::Replaced { .. } | Self::NotAllocated | Self::OtherNode { .. } | Self::NoneOfOurs { .. } => {
+                true
+            }
+            // Its devices here may be the same as before.
+            Self::OtherPool { .. } | Self::NotExclusive { .. } | Self::Twice { .. } | Self::Parameters(_) => {
+                false
+            }
+        }
+    }
+}
+
 /// Reads a claim's allocation. Other drivers' results and parameters are passed over unread.
 ///
 /// # Errors

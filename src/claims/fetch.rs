@@ -9,7 +9,7 @@ use serde_saphyr::options::NonFiniteFloatPolicy;
 
 use super::allocation::{self, AllocationError, Scope};
 use crate::api::{ApiError, Client};
-use crate::types::{Claim, ClaimRef};
+use crate::types::{Allocation, Claim, ClaimRef};
 
 /// Of an object; etcd takes 1.5 MiB.
 const LARGEST: u64 = 2 << 20;
@@ -39,8 +39,16 @@ pub enum Problem {
     /// There is no such claim.
     #[error("not found in {place}")]
     NotFound {
-        /// Where it was looked for, and what could not be read there.
+        /// Where it was looked for.
         place: String,
+    },
+    /// No readable file holds it.
+    #[error("not found in {}; not readable as a ResourceClaim there: {damaged}", folder.display())]
+    Hidden {
+        /// The folder.
+        folder: PathBuf,
+        /// Files that may hold it, with what is wrong with each.
+        damaged: String,
     },
     /// Which claim is meant cannot be told.
     #[error("stands in both {} and {}: expected one file", first.display(), second.display())]
@@ -78,7 +86,10 @@ impl ClaimSource {
         let object = match self {
             Self::Folder(folder) => {
                 let (folder, claim) = (folder.clone(), claim.clone());
-                // A thread that may wait: the folder may be large, or on a server that does not answer.
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "a local folder, for debugging; on this thread a large one would delay other calls"
+                )]
                 let read = tokio::task::spawn_blocking(move || from_folder(&folder, &claim));
                 read.await.unwrap_or_else(|error| Err(Problem::Reader(error)))
             }
@@ -87,6 +98,17 @@ impl ClaimSource {
         object
             .and_then(|object| Ok(allocation::check(&object, claim, scope)?))
             .map_err(|problem| FetchError { claim: claim.to_string(), problem })
+    }
+
+    /// Whether this allocation is one that the claim has: `false` only where it was read that the claim is gone, or
+    /// that it has none or another one now.
+    pub async fn still_has(&self, claim: &ClaimRef, allocation: &Allocation, scope: &Scope) -> bool {
+        match self.fetch(claim, scope).await {
+            Ok(now) => now.allocation == *allocation,
+            Err(FetchError { problem: Problem::NotFound { .. }, .. }) => false,
+            Err(FetchError { problem: Problem::Unfit(unfit), .. }) => !unfit.is_elsewhere(),
+            Err(FetchError { .. }) => true,
+        }
     }
 }
 
@@ -121,11 +143,11 @@ fn from_folder(folder: &Path, claim: &ClaimRef) -> Result<ResourceClaim, Problem
     }
     found.map(|(_, object)| object).ok_or_else(|| {
         damaged.sort_unstable();
-        let mut place = folder.display().to_string();
-        if !damaged.is_empty() {
-            place = format!("{place}; not readable as a ResourceClaim there: {}", damaged.join("; "));
+        if damaged.is_empty() {
+            Problem::NotFound { place: folder.display().to_string() }
+        } else {
+            Problem::Hidden { folder: folder.to_owned(), damaged: damaged.join("; ") }
         }
-        Problem::NotFound { place }
     })
 }
 

@@ -126,6 +126,8 @@ impl Job {
                         return Err(Refusal(format!("{busy}; it will be ready for a later try")));
                     }
                 }
+                // Once it is released, it is waited for like any other.
+                Err(LeaseError::Held { holder, .. }) if self.claims.release_orphan(&holder).await => {}
                 Err(error) => return Err(Refusal(error.to_string())),
             }
         }

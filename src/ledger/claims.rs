@@ -7,7 +7,7 @@ use super::record::{ClaimDevice, ClaimRecord, Raised, RecordPhase};
 use super::refusal::{LeaseError, refusal};
 use super::{Entry, Finish, Lease, Ledger, Proved, State, device_record, put};
 use crate::store::{Change, Folder, StoreError};
-use crate::types::{AllocatedDevice, Claim, ClaimUid, Fault, Identity, PciAddress, Token};
+use crate::types::{AllocatedDevice, Claim, ClaimRef, ClaimUid, Fault, Identity, PciAddress, Token};
 
 /// A device that a claim wants.
 #[derive(Clone, Debug)]
@@ -34,6 +34,12 @@ impl Ledger {
     #[must_use]
     pub fn claim(&self, uid: &ClaimUid) -> Option<ClaimRecord> {
         self.lock().claims.get(uid).map(|entry| entry.record.clone())
+    }
+
+    /// Every claim that has a record.
+    #[must_use]
+    pub fn claims(&self) -> Vec<ClaimRef> {
+        self.lock().claims.values().map(|entry| entry.record.claim.clone()).collect()
     }
 
     /// Leases all devices of a claim or none, under new epochs, durably.
@@ -106,7 +112,7 @@ impl Ledger {
                 let refusal = LeaseError::Held {
                     device: want.address.device_name(),
                     phase: "another card than the one that is granted to",
-                    holder: other.to_string(),
+                    holder: Box::new(other.clone()),
                 };
                 return Err((refusal, Vec::new()));
             }

@@ -2,7 +2,7 @@
 
 use super::device::{By, Device, Holder, Misfit, Phase};
 use crate::store::StoreError;
-use crate::types::{Fault, Reason};
+use crate::types::{ClaimRef, Fault, Reason};
 
 /// Why a claim got no lease. No device of it is leased then.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum LeaseError {
         /// What it is to that claim: granted to, being prepared for.
         phase: &'static str,
         /// That claim.
-        holder: String,
+        holder: Box<ClaimRef>,
     },
     /// The device is being worked on; it will be free.
     #[error("device {device} is in maintenance: {cause}")]
@@ -72,7 +72,7 @@ pub(super) fn refusal(device: &Device) -> LeaseError {
                 Phase::Granted | Phase::Lapsed => "granted to",
                 Phase::Working | Phase::Waiting => "being prepared for",
             },
-            holder: claim.to_string(),
+            holder: Box::new(claim.clone()),
         },
         Holder::Held { by: By::Maintenance(cause), .. } => {
             LeaseError::Busy { device: name, cause: cause.to_string() }

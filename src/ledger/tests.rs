@@ -147,7 +147,10 @@ async fn one_holder_a_device() {
     let (ledger, _) = open(folder.path(), BOOT).await;
     let a = grant(&ledger, "a").await;
     let refused = ledger.lease(&claim("b"), &wanted()).await.unwrap_err();
-    assert!(matches!(&refused, LeaseError::Held { holder, .. } if holder.contains("ns/a")), "{refused}");
+    assert!(
+        matches!(&refused, LeaseError::Held { holder, .. } if holder.to_string().contains("ns/a")),
+        "{refused}"
+    );
     drop(ledger.release(&a.claim.uid).await);
     let busy = ledger.lease(&claim("b"), &wanted()).await.unwrap_err();
     assert!(matches!(&busy, LeaseError::Busy { cause, .. } if cause.contains("ns/a")), "dirty: {busy}");

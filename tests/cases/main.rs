@@ -18,6 +18,7 @@ mod damage;
 mod demo;
 mod disk;
 mod faults;
+mod forgotten;
 mod hang;
 mod holders;
 mod quarantine;
