@@ -4,6 +4,7 @@
 //! [`crate::store`]. Order: what restricts is written before what restricts is removed, and memory is restricted
 //! before the disk, freed after it.
 
+mod breaker;
 mod claims;
 mod device;
 mod found;
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 use crate::store::{Change, Folder, Store, StoreError};
 use crate::types::{Baseline, ClaimRef, ClaimUid, Counts, Identity, PciAddress, Reason, Token};
 
+pub use breaker::Withheld;
 pub use claims::Wanted;
 pub use device::{Cause, Misfit, Phase};
 use device::{Device, Event};
@@ -58,6 +60,8 @@ struct State {
     steps: BTreeMap<Identity, Doing>,
     /// When a granted device was last looked at and found well.
     checked: BTreeMap<Identity, jiff::Timestamp>,
+    /// Devices that failed and are not in quarantine for it, since too many others are; until they are proved.
+    withheld: BTreeMap<Identity, Withheld>,
     /// When the loop that looks after devices last went round.
     maintained: Option<jiff::Timestamp>,
     /// Records that could not be read.
@@ -202,6 +206,9 @@ impl State {
         if !device.is_granted() {
             self.checked.remove(identity);
         }
+        if device.proof.is_some() || device.quarantine.is_some() || device.is_granted() {
+            self.withheld.remove(identity);
+        }
         Ok(())
     }
 
@@ -221,6 +228,15 @@ impl State {
         raised: Raised,
     ) -> Vec<Change> {
         let Some(device) = self.devices.get(identity) else { return Vec::new() };
+        if let Some(alike) = self.too_many(identity, reason) {
+            tracing::error!(
+                device = %device.address, %reason, evidence, alike,
+                "not put in quarantine, since so many others are for the same reason; it stays refused until it is proved"
+            );
+            let at = jiff::Timestamp::now();
+            self.withheld.insert(identity.clone(), Withheld { reason, evidence, at, alike });
+            return Vec::new();
+        }
         let attempts = device.quarantine.as_ref().map_or(0, |now| now.attempts);
         let quarantine = Quarantine {
             identity: identity.clone(),

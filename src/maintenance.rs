@@ -156,6 +156,9 @@ impl Maintenance {
                 }
                 self.ledger.finish(lease, finish).await;
                 let quarantined = chore.cause == Cause::Resanitization || verdict.device.is_some();
+                if self.ledger.is_withheld(&chore.identity) {
+                    return Some(self.policy.release.retry);
+                }
                 (!quarantined).then_some(AGAIN)
             }
         }

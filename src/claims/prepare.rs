@@ -149,30 +149,41 @@ impl Job {
             return Ok(results.into_iter().flatten().collect());
         }
         let mut ends = Vec::new();
-        let mut told = Vec::new();
+        let mut failed = Vec::new();
         for result in results {
             match result {
                 Ok(proved) => ends.push(proved.give_up()),
                 Err(unproved) => {
                     let (lease, finish, verdict) = unproved.end();
-                    told.push(format!("device {}: {}", lease.address().device_name(), words(&verdict)));
                     if matches!(verdict.device, Some((Reason::IdentityChanged, _))) {
                         self.claims.inventory.forget(lease.address());
                     }
+                    failed.push((lease.identity().clone(), lease.address(), verdict));
                     ends.push((lease, finish));
                 }
             }
         }
         self.claims.ledger.undo(&self.claim.reference.uid, ends).await;
-        Err(Refusal(told.join("; ")))
+        let told = failed.iter().map(|(identity, address, verdict)| {
+            let withheld = self.claims.ledger.is_withheld(identity);
+            format!("device {}: {}", address.device_name(), words(verdict, withheld))
+        });
+        Err(Refusal(told.collect::<Vec<_>>().join("; ")))
     }
 }
 
 /// What happened and what happens next.
-fn words(verdict: &Verdict) -> String {
+fn words(verdict: &Verdict, withheld: bool) -> String {
     let mut words = Vec::new();
-    if let Some((reason, evidence)) = &verdict.device {
-        words.push(format!("{evidence}; it is in quarantine now: {reason} ({})", reason.class()));
+    match &verdict.device {
+        Some((reason, evidence)) if withheld => words.push(format!(
+            "{evidence} ({reason}); too many devices of this node are in quarantine for that, so look for what they \
+             share; this one stays refused until it is proved"
+        )),
+        Some((reason, evidence)) => {
+            words.push(format!("{evidence}; it is in quarantine now: {reason} ({})", reason.class()));
+        }
+        None => {}
     }
     if let Some((fault, why)) = &verdict.node {
         words.push(format!("this node is at fault, {fault}: {why}"));

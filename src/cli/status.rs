@@ -6,7 +6,7 @@ use clap::Args;
 use comfy_table::{Table, presets};
 
 use super::{DaemonArgs, Output};
-use crate::ledger::DeviceView;
+use crate::ledger::{DeviceView, Withheld};
 use crate::observe::status::Status;
 use crate::publish::{Failure, PublishView};
 
@@ -70,6 +70,15 @@ fn print(status: &Status) {
                     receipt.not_covered.join(", ")
                 );
             }
+        }
+    }
+    for device in &status.ledger.devices {
+        if let Some(Withheld { reason, evidence, at, alike }) = &device.withheld {
+            println!(
+                "breaker: {} failed at {at} and is not put in quarantine, as {alike} devices are for {reason}: look for \
+                 what they share; it is refused until it is proved: {evidence}",
+                device.name
+            );
         }
     }
     for refused in &status.refused {

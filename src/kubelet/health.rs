@@ -97,6 +97,9 @@ fn report(snapshot: &Snapshot, pool: &str, now: Timestamp) -> Option<Vec<DeviceH
 
 fn health(device: &DeviceView, pool: &str, now: Timestamp) -> DeviceHealth {
     let (health, message) = match (&device.quarantine, device.state.as_str()) {
+        (None, _) if let Some(withheld) = &device.withheld => {
+            (HealthStatus::Unhealthy, format!("{}: {}", withheld.reason, withheld.evidence))
+        }
         (Some(quarantine), _) => {
             let words = format!("{} ({}): {}", quarantine.reason, quarantine.class, quarantine.evidence);
             (HealthStatus::Unhealthy, words)

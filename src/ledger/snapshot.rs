@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::device::{By, Cause, Device, Holder, Phase};
 use super::record::{ClaimRecord, LastProof, Raised, RecordPhase};
-use super::{Ledger, State};
+use super::{Ledger, State, Withheld};
 use crate::types::{Class, Identity, PciAddress, Reason, StepName, Token};
 
 /// Everything at one moment.
@@ -46,6 +46,9 @@ pub struct DeviceView {
     pub schedulable: bool,
     /// Its quarantine.
     pub quarantine: Option<QuarantineView>,
+    /// The quarantine that it would have if not so many others had the same.
+    #[serde(default)]
+    pub withheld: Option<Withheld>,
     /// Why it counts as degraded though it is handed out.
     #[serde(default)]
     pub degraded: Option<String>,
@@ -208,6 +211,7 @@ fn view(state: &State, device: &Device) -> DeviceView {
             attempts: quarantine.attempts,
             raised: quarantine.raised,
         }),
+        withheld: state.withheld.get(&device.identity).cloned(),
         degraded: device.kept.degraded.clone(),
         checked: state.checked.get(&device.identity).copied(),
         proof: device.proof.clone(),

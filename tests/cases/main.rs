@@ -11,6 +11,7 @@ mod node;
 mod again;
 mod allocations;
 mod bad_input;
+mod breaker;
 mod claims;
 mod commands;
 mod crash;

@@ -17,6 +17,7 @@ fn device(state: &str, checked: Option<i64>) -> DeviceView {
         token: Token { term: 1, epoch: 1 },
         schedulable: false,
         quarantine: None,
+        withheld: None,
         degraded: None,
         checked: checked.map(at),
         proof: None,

@@ -51,6 +51,7 @@ fn view(address: &str) -> DeviceView {
         token: Token { term: 1, epoch: 1 },
         schedulable: true,
         quarantine: None,
+        withheld: None,
         degraded: None,
         checked: None,
         proof: None,
