@@ -121,6 +121,7 @@ impl Job {
                     return Ok(leases);
                 }
                 Err(busy @ LeaseError::Busy { .. }) => {
+                    tracing::debug!(claim = %self.claim.reference, %busy, "waits");
                     let changed = tokio::time::timeout_at(self.deadline.at().into(), changes.changed()).await;
                     if changed.is_err() {
                         return Err(Refusal(format!("{busy}; it will be ready for a later try")));

@@ -80,7 +80,7 @@ async fn queue_unprepare_ends_a_prepare_that_waits() {
     let script = async {
         node.in_step(0, "reset").await;
         waiting = Some(node.preparing("b"));
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        node.eventually("b waits", || node.log().contains("\"message\":\"waits\"")).await;
         node.unprepared("b").await;
         released = Some(node.counts(0));
     };
