@@ -86,7 +86,7 @@ impl State {
                     self.devices.remove(&other.identity);
                     continue;
                 }
-                (_, Some(claim)) => {
+                (_, Some(claim)) if !other.is_lapsed() => {
                     let evidence =
                         format!("{identity} answers at {address} while claim {claim} has this one");
                     let token = Some(other.token);
@@ -98,7 +98,7 @@ impl State {
                         Raised::Elsewhere,
                     ));
                 }
-                (_, None) => {}
+                _ => {}
             }
             self.force(&other.identity, Event::Gone);
             let record = self.devices.get(&other.identity).map(device_record);
