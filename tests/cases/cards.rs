@@ -192,6 +192,8 @@ async fn attack_cards_that_change_places_at_a_reboot_need_a_proof_of_their_own()
     }
     let reasons = [&x, &y, &z].map(|card| reason(&status, card));
     assert_eq!(reasons, [None; 3], "no pod of an earlier boot can have another's nodes");
+    let pulled = status.ledger.devices.iter().find(|device| device.identity == z).unwrap();
+    assert_eq!(pulled.state, "free", "nobody waits for what is not there");
 }
 
 #[tokio::test]
