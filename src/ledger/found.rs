@@ -60,7 +60,12 @@ impl Ledger {
         if self.store.unwritten() > 0 {
             return;
         }
-        let aside = std::mem::take(&mut self.lock().aside);
+        let aside = {
+            let mut state = self.lock();
+            let mut aside = std::mem::take(&mut state.aside);
+            aside.retain(|change| !state.is_overwritten(change));
+            aside
+        };
         // What cannot be moved is owed; it restricts as long as it stands.
         let _ = self.write_or_owe(aside).await;
     }
@@ -106,6 +111,15 @@ impl State {
             changes.extend(self.settled(&other.identity));
         }
         changes
+    }
+
+    /// Whether a claim of the same name has taken the place of the damaged record that this would move.
+    fn is_overwritten(&self, change: &Change) -> bool {
+        let name = match change {
+            Change::Move((Folder::Claims, name), _) => name,
+            _ => return false,
+        };
+        self.claims.keys().any(|uid| uid.as_str() == name)
     }
 
     /// The claim that has another card at this address.

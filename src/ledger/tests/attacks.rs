@@ -164,3 +164,35 @@ async fn a_lift_meets_a_resanitization_that_ends() {
         }
     }
 }
+
+/// A disk that fails for a while keeps the damaged record where it is; by the time that it can be moved, its place may
+/// be another's.
+#[tokio::test]
+async fn a_grant_in_the_place_of_a_damaged_record_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let (ledger, _) = open(folder.path(), BOOT).await;
+        grant(&ledger, "a").await;
+    }
+    overwrite(&folder.path().join("claims/a.json"), b"{}");
+    let ledger = loop {
+        match Ledger::open(folder.path(), BOOT.to_owned()).await {
+            Ok((ledger, _)) => break ledger,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    };
+    let quarantine = folder.path().join("quarantine");
+    std::fs::remove_dir(&quarantine).unwrap();
+    ledger.found(&identity(), d0()).await.unwrap_err();
+    ledger.accounted().await;
+    assert!(names(folder.path(), "damaged").is_empty(), "its quarantine is not on the disk");
+    std::fs::create_dir(&quarantine).unwrap();
+    ledger.settle().await.unwrap();
+    ledger.lift("0000:3b:00.0", "looked").await.unwrap();
+    let granted = grant(&ledger, "a").await;
+    ledger.accounted().await;
+    drop(ledger);
+    let (ledger, recovered) = open(folder.path(), BOOT).await;
+    assert_eq!(recovered.granted, [granted]);
+    assert!(matches!(ledger.lease(&claim("b"), &wanted()).await.unwrap_err(), LeaseError::Held { .. }));
+}
