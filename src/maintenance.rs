@@ -148,7 +148,8 @@ impl Maintenance {
     async fn chore(&self, chore: &Chore, known: &Known) -> Option<Duration> {
         let lease = match self.ledger.maintain(chore).await {
             Ok(Some(lease)) => lease,
-            Ok(None) => return None,
+            // Somebody was faster; or the ledger cannot, and said why.
+            Ok(None) => return Some(AGAIN),
             Err(error) => {
                 tracing::error!(device = %chore.address, %error, "maintenance cannot begin");
                 return Some(AGAIN);

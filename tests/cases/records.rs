@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -149,4 +149,33 @@ async fn attack_a_full_disk_and_a_damaged_record_free_nothing() {
         node.kill();
     }
     assert_eq!([node.counts(0), node.counts(1)], before, "nobody's device was touched");
+}
+
+/// The highest epoch that there is: no lease can have a higher one, and nobody tries without a pause.
+#[tokio::test]
+async fn attack_an_epoch_that_cannot_rise_refuses_its_device_and_no_other() {
+    let mut node = Node::of(2).await;
+    node.give(&claim("a").on(0));
+    node.give(&claim("b").on(1));
+    let record = node.record("devices", node.device(0).await.identity.as_str());
+    let before = node.counts(0);
+    node.stop().await;
+    let mut forged = read(&record);
+    forged["token"]["epoch"] = u64::MAX.into();
+    forged["proof"] = Value::Null;
+    forge(&record, &forged);
+    let begun = Instant::now();
+    node.start().await;
+    for _ in 0..2 {
+        let words = node.refused("a").await;
+        assert!(words.contains("used up its epochs") && words.contains(&u64::MAX.to_string()), "{words}");
+        node.granted("b").await;
+        node.unprepared("b").await;
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+    }
+    assert_eq!((node.counts(0), node.token(0).await.epoch), (before, u64::MAX));
+    let log = node.log();
+    let tries = log.matches("maintenance cannot begin").count() as u64;
+    assert!(tries >= 1 && tries <= 2 + begun.elapsed().as_secs() / 4, "{tries} tries:\n{log}");
+    assert!(!log.contains("panicked"), "{log}");
 }
