@@ -72,8 +72,8 @@ impl Ledger {
 }
 
 impl State {
-    /// Those who were at this address before are not there any more. One that a claim still has is quarantined:
-    /// its pod may have the other card's device nodes.
+    /// Those who were at this address before are not there any more. One that a claim has on this boot is
+    /// quarantined: its pod may have the other card's device nodes.
     fn displace_others(&mut self, identity: &Identity, address: PciAddress) -> Vec<Change> {
         let here = |device: &&Device| device.address == address && device.identity != *identity;
         let others: Vec<_> =

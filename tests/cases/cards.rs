@@ -61,7 +61,8 @@ async fn attack_another_card_under_a_grant_is_nobodys_until_the_claim_ends() {
         let changed = |status: &Status| reason(status, &old) == Some(Reason::IdentityChanged);
         // Where it does not look anew, a look at devices in use finds it.
         node.until("it is found out", changed).await;
-        assert!(node.record("quarantine", old.as_str()).exists());
+        let record = node.record("quarantine", old.as_str());
+        node.eventually("that is on the disk", || record.exists()).await;
         for _ in 0..2 {
             let words = node.refused("b").await;
             assert!(words.contains("another card") && words.contains("tests/a"), "{words}");
