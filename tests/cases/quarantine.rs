@@ -166,13 +166,21 @@ async fn attack_a_release_during_a_resanitization_loses_nothing() {
         node.in_step(0, "reset").await;
         let released = node.cli(&["quarantine", "release", &name(0), "--reason", "reseated"]);
         assert_eq!(released.status.code(), Some(0), "{released:?}");
-        let waits = node.preparing("a");
-        node.fault(0, if heals { None } else { Some(Fault::BarsLost) });
+        let token = node.token(0).await;
         if heals {
+            let waits = node.preparing("a");
+            node.fault(0, None);
             node.is_granted("a", waits.await.unwrap());
             assert!(node.records("quarantine").is_empty());
         } else {
-            assert!(node.is_refused("a", waits.await.unwrap()).await.contains("config_lost"));
+            node.fault(0, Some(Fault::BarsLost));
+            let status = node.until("it is back", |status| view(status, 0).quarantine.is_some()).await;
+            let quarantine = view(&status, 0).quarantine.as_ref().unwrap();
+            assert_eq!(
+                (quarantine.reason.as_str(), quarantine.token),
+                ("config_lost", Some(token)),
+                "by that very proof"
+            );
             node.restart().await;
             assert!(node.refused("a").await.contains("config_lost"), "that is durable");
         }
