@@ -70,6 +70,17 @@ pub enum AppError {
     /// The API server's address and credentials.
     #[error("{0}; on a node without an API server give --claims FOLDER")]
     Api(#[from] ApiError),
+    /// The folder of claim files.
+    #[error(
+        "cannot read the claims folder {}: {source}; --claims must name a folder of ResourceClaims, one file each",
+        path.display()
+    )]
+    Claims {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The boot's id.
     #[error("cannot read {}: {source}; --proc must name a procfs", path.display())]
     Boot {
@@ -120,6 +131,9 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AppErr
             Policy::default()
         }
     });
+    if let Some(folder) = &options.claims {
+        fs::read_dir(folder).map_err(|source| AppError::Claims { path: folder.clone(), source })?;
+    }
     let simulated = roots.are_simulated();
     if simulated {
         tracing::warn!(sys = %roots.sys.display(), "simulated: this is no sysfs, the devices are a twin's");
@@ -219,7 +233,8 @@ async fn answer_commands(socket: Socket, reporter: Reporter, stop: CancellationT
                     match reporter.ledger.lift(&device, &reason).await {
                         Ok(quarantine) => {
                             tracing::warn!(%device, why = %reason, was = %quarantine.reason, "quarantine ended by an operator");
-                            Answer::Done(serde_json::Value::Null)
+                            // A record always serializes.
+                            Answer::Done(serde_json::to_value(quarantine).unwrap_or_default())
                         }
                         Err(error) => Answer::Refused(error.to_string()),
                     }

@@ -6,6 +6,8 @@ mod quarantine;
 mod run;
 mod status;
 
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -94,7 +96,17 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn fail(error: impl std::fmt::Display) -> ExitCode {
+/// Prints what was asked for. That somebody has read enough of it (`| head`) is no failure.
+fn say(text: impl Display) -> ExitCode {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            fail(format!("cannot write to standard output: {error}"))
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn fail(error: impl Display) -> ExitCode {
     eprintln!("cleanslate: {error}");
     ExitCode::FAILURE
 }

@@ -4,10 +4,11 @@
 mod monitor;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use monitor::Monitor;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -44,6 +45,16 @@ struct Agenda {
     running: BTreeSet<Identity>,
     /// When the next try of a device's chore is due; another cause is another chore.
     due: BTreeMap<Identity, (Cause, Instant)>,
+    /// A chore has ended: another may be due before anything else happens.
+    ended: Arc<Notify>,
+}
+
+impl Agenda {
+    /// When the next chore will be due, of those that were not.
+    fn next_after(&self, now: Instant) -> Option<Instant> {
+        let waiting = self.due.iter().filter(|(identity, _)| !self.running.contains(*identity));
+        waiting.map(|(_, (_, due))| *due).filter(|due| *due > now).min()
+    }
 }
 
 impl Maintenance {
@@ -54,15 +65,20 @@ impl Maintenance {
         let mut changes = self.ledger.watch();
         self.inventory.rescan().await;
         let mut looked = Instant::now();
+        let ended = Arc::clone(&lock(&agenda).ended);
         let mut monitor = Monitor::default();
         let mut ticks = tokio::time::interval(TICK);
         while !stop.is_cancelled() {
             changes.mark_unchanged();
             self.ledger.maintained();
+            let now = Instant::now();
             self.start_due(&agenda, &tasks);
             monitor.go_round(&self, &tasks);
+            let next = lock(&agenda).next_after(now);
             tokio::select! {
                 _ = changes.changed() => {}
+                () = ended.notified() => {}
+                () = tokio::time::sleep_until(next.unwrap_or(now + TICK).into()) => {}
                 _ = ticks.tick() => {
                     // What fails again is logged where it fails.
                     let _ = self.ledger.settle().await;
@@ -91,12 +107,13 @@ impl Maintenance {
             let (this, agenda, known) = (Arc::clone(self), Arc::clone(agenda), Arc::clone(known));
             tasks.spawn(async move {
                 let again = this.chore(&chore, &known).await;
-                let mut agenda = agenda.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut agenda = lock(&agenda);
                 agenda.running.remove(&chore.identity);
                 match again {
                     Some(pause) => agenda.due.insert(chore.identity, (chore.cause, Instant::now() + pause)),
                     None => agenda.due.remove(&chore.identity),
                 };
+                agenda.ended.notify_one();
             });
         }
     }
@@ -105,7 +122,7 @@ impl Maintenance {
         if chore.cause == Cause::Resanitization && chore.attempts >= self.policy.release.attempts {
             return false;
         }
-        let mut agenda = agenda.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut agenda = lock(agenda);
         if agenda.running.contains(&chore.identity) {
             return false;
         }
@@ -131,7 +148,8 @@ impl Maintenance {
     async fn chore(&self, chore: &Chore, known: &Known) -> Option<Duration> {
         let lease = match self.ledger.maintain(chore).await {
             Ok(Some(lease)) => lease,
-            Ok(None) => return None,
+            // Somebody was faster; or the ledger cannot, and said why.
+            Ok(None) => return Some(AGAIN),
             Err(error) => {
                 tracing::error!(device = %chore.address, %error, "maintenance cannot begin");
                 return Some(AGAIN);
@@ -163,6 +181,10 @@ impl Maintenance {
             }
         }
     }
+}
+
+fn lock(agenda: &Mutex<Agenda>) -> MutexGuard<'_, Agenda> {
+    agenda.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A fixed part of the span, by who the device is: a fleet's devices do not all start at once.

@@ -4,11 +4,14 @@
 mod stage;
 mod story;
 
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
 use super::fail;
+use super::run::signalled;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,17 +52,45 @@ pub(super) fn run(args: &DemoArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(error),
     };
-    let told = runtime.block_on(async {
-        let mut stage = stage::Stage::set(args.log).await?;
-        let told = story::tell(&mut stage, args.twin).await;
-        stage.strike().await;
-        told
-    });
-    match told {
+    match runtime.block_on(show(args)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(broken) => {
-            println!("✗ BROKEN: {broken}");
+        Err(End::Broken(line)) => {
+            say(format!("✗ BROKEN: {line}"));
             ExitCode::FAILURE
         }
+        Err(End::Stopped(signal)) => {
+            fail(format!("{signal}: the story is not told to its end; its daemon and its folder are gone"))
+        }
     }
+}
+
+/// How a story ends before its end.
+enum End {
+    /// At a line that does not hold.
+    Broken(String),
+    /// By a signal.
+    Stopped(&'static str),
+}
+
+async fn show(args: &DemoArgs) -> Result<(), End> {
+    let mut stopped = std::pin::pin!(signalled());
+    // The signal comes first, so that none is missed from here on, and none that also ends our daemon looks like a
+    // line that does not hold.
+    let mut stage = tokio::select! {
+        biased;
+        signal = &mut stopped => return Err(End::Stopped(signal)),
+        stage = stage::Stage::set(args.log) => stage.map_err(End::Broken)?,
+    };
+    let told = tokio::select! {
+        biased;
+        signal = &mut stopped => Err(End::Stopped(signal)),
+        told = story::tell(&mut stage, args.twin) => told.map_err(End::Broken),
+    };
+    stage.strike().await;
+    told
+}
+
+/// Tells a line. That nobody reads on (`| head`) ends no check: the exit code still says whether all of it held.
+fn say(line: impl Display) {
+    let _ = writeln!(io::stdout(), "{line}");
 }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::quarantine::print_json;
-use super::{Output, fail};
+use super::{Output, fail, say};
 use crate::config;
 use crate::inventory::names;
 use crate::types::{Deadline, Decision, Ids, PciAddress, Policy, Roots};
@@ -58,24 +58,18 @@ enum Command {
 pub(super) fn run(args: PolicyArgs) -> ExitCode {
     match args.command {
         Command::Check { file } => match config::load(&file) {
-            Ok(policy) => {
-                println!("{}: {} rules, nothing wrong", file.display(), policy.devices.len());
-                ExitCode::SUCCESS
-            }
+            Ok(policy) => say(format!("{}: {} rules, nothing wrong", file.display(), policy.devices.len())),
             Err(error) => fail(error),
         },
         Command::Explain { address, policy, sys, output } => {
             match explain(&address, policy.as_deref(), sys) {
                 Ok(lines) if output == Output::Json => print_json(&lines),
                 Ok(lines) => {
-                    for line in &lines {
-                        println!(
-                            "{}: {}",
-                            line["address"].as_str().unwrap_or_default(),
-                            line["why"].as_str().unwrap_or_default()
-                        );
-                    }
-                    ExitCode::SUCCESS
+                    let word =
+                        |line: &serde_json::Value, field| line[field].as_str().unwrap_or_default().to_owned();
+                    let lines =
+                        lines.iter().map(|line| format!("{}: {}", word(line, "address"), word(line, "why")));
+                    say(lines.collect::<Vec<_>>().join("\n"))
                 }
                 Err(error) => fail(error),
             }

@@ -96,10 +96,7 @@ pub(super) fn run(args: RunArgs) -> ExitCode {
     runtime.shutdown_timeout(Duration::from_millis(200));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(%error, "ended");
-            fail(error)
-        }
+        Err(error) => fail(error),
     }
 }
 
@@ -123,6 +120,13 @@ impl RunArgs {
 }
 
 async fn stop_on_signal(stop: CancellationToken) {
+    let signal = signalled().await;
+    tracing::info!("{signal}: draining");
+    stop.cancel();
+}
+
+/// Waits for a signal that asks this process to end; its name.
+pub(super) async fn signalled() -> &'static str {
     let wait = |kind| async move {
         match signal(kind) {
             Ok(mut signals) => signals.recv().await,
@@ -133,8 +137,7 @@ async fn stop_on_signal(stop: CancellationToken) {
         }
     };
     tokio::select! {
-        _ = wait(SignalKind::terminate()) => tracing::info!("SIGTERM: draining"),
-        _ = wait(SignalKind::interrupt()) => tracing::info!("SIGINT: draining"),
+        _ = wait(SignalKind::terminate()) => "SIGTERM",
+        _ = wait(SignalKind::interrupt()) => "SIGINT",
     }
-    stop.cancel();
 }

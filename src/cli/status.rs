@@ -30,66 +30,68 @@ pub(super) fn run(args: &StatusArgs) -> ExitCode {
     };
     match args.daemon.output {
         Output::Json => super::quarantine::print_json(&status),
-        Output::Table => {
-            print(&status);
-            ExitCode::SUCCESS
-        }
+        Output::Table => super::say(page(&status).join("\n")),
     }
 }
 
-fn print(status: &Status) {
+fn page(status: &Status) -> Vec<String> {
+    let mut lines = Vec::new();
     let Status { version, node, driver, registration, .. } = status;
-    println!("node {node}, driver {driver}, version {version}, kubelet: {registration}");
+    lines.push(format!("node {node}, driver {driver}, version {version}, kubelet: {registration}"));
     if status.simulated {
-        println!("SIMULATED: --sys is no sysfs, these devices are a twin's");
+        lines.push("SIMULATED: --sys is no sysfs, these devices are a twin's".to_owned());
     }
-    println!("{}", published(status.publish.as_ref()));
-    println!("{}", devices(&status.ledger.devices));
+    lines.push(published(status.publish.as_ref()));
+    lines.push(devices(&status.ledger.devices).to_string());
     for claim in &status.ledger.claims {
         let record = &claim.record;
-        println!(
+        lines.push(format!(
             "claim {}: {}",
             record.claim,
             claim.grant.as_deref().map_or("being prepared", |_| "granted")
-        );
+        ));
         for device in &record.devices {
             let nodes = match device.nodes.as_slice() {
                 [] => "no device nodes: no driver is bound".to_owned(),
                 nodes => nodes.iter().map(|node| node.display().to_string()).collect::<Vec<_>>().join(" "),
             };
-            println!("  {} token {} ({nodes})", device.allocated.device, device.token);
+            lines.push(format!("  {} token {} ({nodes})", device.allocated.device, device.token));
             if let Some(receipt) = &device.receipt {
                 let steps = receipt.steps.iter().map(|step| format!("{} {} ms", step.step, step.ms));
-                println!("    proved {}: {}", receipt.at, steps.collect::<Vec<_>>().join(", "));
-                println!(
+                lines.push(format!("    proved {}: {}", receipt.at, steps.collect::<Vec<_>>().join(", ")));
+                lines.push(format!(
                     "    reset {}, {} bytes written, {} read back, receipt {}; says nothing of: {}",
                     receipt.reset,
                     receipt.bytes_written,
                     receipt.bytes_verified,
                     receipt.digest.get(..12).unwrap_or(&receipt.digest),
                     receipt.not_covered.join(", ")
-                );
+                ));
             }
         }
     }
     for device in &status.ledger.devices {
         if let Some(Withheld { reason, evidence, at, alike }) = &device.withheld {
-            println!(
+            lines.push(format!(
                 "breaker: {} failed at {at} and is not put in quarantine, as {alike} devices are for {reason}: look for \
                  what they share; it is refused until it is proved: {evidence}",
                 device.name
-            );
+            ));
         }
     }
     for refused in &status.refused {
-        println!("never granted as it is: {}: {}", refused.device, refused.why);
+        lines.push(format!("never granted as it is: {}: {}", refused.device, refused.why));
     }
     for damaged in &status.ledger.damaged {
-        println!("damaged record, kept below damaged/: {damaged}");
+        lines.push(format!("damaged record, kept below damaged/: {damaged}"));
     }
     if status.ledger.unwritten > 0 {
-        println!("{} records could not be written yet: see the state folder's disk", status.ledger.unwritten);
+        lines.push(format!(
+            "{} records could not be written yet: see the state folder's disk",
+            status.ledger.unwritten
+        ));
     }
+    lines
 }
 
 fn published(publish: Option<&PublishView>) -> String {

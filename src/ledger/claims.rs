@@ -101,7 +101,13 @@ impl Ledger {
         let mut state = self.lock();
         for want in wanted {
             match state.devices.get(&want.identity) {
-                Some(device) if device.can_lease(&claim.reference) => {}
+                Some(device) if device.can_lease(&claim.reference) => {
+                    let token = device.token;
+                    if next_token(token, self.term) <= token {
+                        let device = want.address.device_name();
+                        return Err((LeaseError::Spent { device, token }, Vec::new()));
+                    }
+                }
                 Some(device) => {
                     let refusal = refusal(device);
                     return Err((refusal, state.met(&want.identity)));
@@ -121,7 +127,7 @@ impl Ledger {
         let mut before = Vec::new();
         for want in wanted {
             let Some(device) = state.devices.get(&want.identity) else { continue };
-            let token = Token { term: self.term, epoch: next_epoch(device.token, self.term) };
+            let token = next_token(device.token, self.term);
             let (by, was) = (By::Claim(claim.reference.clone()), device.clone());
             if let Err(misfit) = state.apply(&want.identity, Event::Lease { by, token }) {
                 state.unlease(before);
@@ -245,7 +251,8 @@ impl Ledger {
     #[must_use]
     pub fn must_go(&self, uid: &ClaimUid) -> bool {
         let state = self.lock();
-        let gone = |device: &ClaimDevice| state.devices.get(&device.identity).is_none_or(|now| now.kept.gone);
+        let gone =
+            |device: &ClaimDevice| state.devices.get(&device.identity).is_none_or(Device::was_replaced);
         state.claims.get(uid).is_some_and(|entry| entry.stop || entry.record.devices.iter().any(gone))
     }
 }
@@ -274,7 +281,8 @@ impl State {
     }
 }
 
-/// The next epoch; one that cannot rise any more is no lease, which the device's state refuses.
-pub(super) fn next_epoch(last: Token, term: u64) -> u64 {
-    if last.term == term { last.epoch.saturating_add(1) } else { 1 }
+/// The token of the next lease; one that is no higher, since no epoch is left, is no lease.
+pub(super) fn next_token(last: Token, term: u64) -> Token {
+    let epoch = if last.term == term { last.epoch.saturating_add(1) } else { 1 };
+    Token { term, epoch }
 }

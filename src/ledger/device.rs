@@ -15,7 +15,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::record::{Kept, LastProof, Quarantine};
-use crate::types::{ClaimRef, Identity, PciAddress, Token};
+use crate::types::{ClaimRef, Identity, PciAddress, Reason, Token};
 
 /// What the ledger knows of one device.
 #[derive(Clone, Debug)]
@@ -153,6 +153,17 @@ impl Device {
     /// Whether a pod may be using it.
     pub(super) fn is_granted(&self) -> bool {
         matches!(self.holder, Holder::Held { phase: Phase::Granted, .. })
+    }
+
+    /// Whether another card answers where it was, or did when it was last looked at.
+    pub(super) fn was_replaced(&self) -> bool {
+        let reason = self.quarantine.as_ref().map(|quarantine| quarantine.reason);
+        self.kept.gone || reason == Some(Reason::IdentityChanged)
+    }
+
+    /// Whether it was granted before a reboot, so that no pod has it.
+    pub(super) fn is_lapsed(&self) -> bool {
+        matches!(self.holder, Holder::Held { phase: Phase::Lapsed, .. })
     }
 
     /// Whether it is dirty and nobody works on it.

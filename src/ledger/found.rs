@@ -60,15 +60,20 @@ impl Ledger {
         if self.store.unwritten() > 0 {
             return;
         }
-        let aside = std::mem::take(&mut self.lock().aside);
+        let aside = {
+            let mut state = self.lock();
+            let mut aside = std::mem::take(&mut state.aside);
+            aside.retain(|change| !state.is_overwritten(change));
+            aside
+        };
         // What cannot be moved is owed; it restricts as long as it stands.
         let _ = self.write_or_owe(aside).await;
     }
 }
 
 impl State {
-    /// Those who were at this address before are not there any more. One that a claim still has is quarantined:
-    /// its pod may have the other card's device nodes.
+    /// Those who were at this address before are not there any more. One that a claim has on this boot is
+    /// quarantined: its pod may have the other card's device nodes.
     fn displace_others(&mut self, identity: &Identity, address: PciAddress) -> Vec<Change> {
         let here = |device: &&Device| device.address == address && device.identity != *identity;
         let others: Vec<_> =
@@ -86,7 +91,7 @@ impl State {
                     self.devices.remove(&other.identity);
                     continue;
                 }
-                (_, Some(claim)) => {
+                (_, Some(claim)) if !other.is_lapsed() => {
                     let evidence =
                         format!("{identity} answers at {address} while claim {claim} has this one");
                     let token = Some(other.token);
@@ -98,7 +103,7 @@ impl State {
                         Raised::Elsewhere,
                     ));
                 }
-                (_, None) => {}
+                _ => {}
             }
             self.force(&other.identity, Event::Gone);
             let record = self.devices.get(&other.identity).map(device_record);
@@ -106,6 +111,15 @@ impl State {
             changes.extend(self.settled(&other.identity));
         }
         changes
+    }
+
+    /// Whether a claim of the same name has taken the place of the damaged record that this would move.
+    fn is_overwritten(&self, change: &Change) -> bool {
+        let name = match change {
+            Change::Move((Folder::Claims, name), _) => name,
+            _ => return false,
+        };
+        self.claims.keys().any(|uid| uid.as_str() == name)
     }
 
     /// The claim that has another card at this address.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::device::{By, Cause, Device, Event, Holder};
 use super::record::{LastProof, Raised};
-use super::{Finish, Lease, Ledger, State, claims::next_epoch, device_record, put, remove_quarantine};
+use super::{Finish, Lease, Ledger, State, claims::next_token, device_record, put, remove_quarantine};
 use crate::store::{Folder, StoreError};
-use crate::types::{Baseline, Identity, PciAddress, Reason, Token};
+use crate::types::{Baseline, Identity, PciAddress, Reason};
 
 /// A device that should be proved without a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Ledger {
             if chore(&state, &device).is_none_or(|now| now.cause != due.cause) {
                 return Ok(None);
             }
-            let token = Token { term: self.term, epoch: next_epoch(device.token, self.term) };
+            let token = next_token(device.token, self.term);
             let by = By::Maintenance(due.cause.clone());
             if let Err(error) = state.apply(&due.identity, Event::Lease { by, token }) {
                 tracing::error!(%error, "maintenance cannot begin");

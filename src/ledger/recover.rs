@@ -110,28 +110,28 @@ impl Build {
         match found.folder {
             Folder::Devices => {
                 match self.parse(found, |record: &DeviceRecord| record.identity.as_str() == name) {
-                    Some(record) => drop(self.devices.insert(record.identity.clone(), record)),
-                    None => self.epochs_lost = true,
+                    Ok(record) => drop(self.devices.insert(record.identity.clone(), record)),
+                    Err(_) => self.epochs_lost = true,
                 }
             }
             Folder::Claims => {
                 match self.parse(found, |record: &ClaimRecord| record.claim.uid.as_str() == name) {
-                    Some(record) => self.claims.push(record),
-                    None => self.suspect = true,
+                    Ok(record) => self.claims.push(record),
+                    Err(_) => self.suspect = true,
                 }
             }
             Folder::Releasing => {
                 let belongs =
                     |record: &ClaimRecord| name == format!("{}.{}", record.claim.uid, record.grant_id());
                 match self.parse(found, belongs) {
-                    Some(record) => self.releasing.push((name, record)),
-                    None => self.suspect = true,
+                    Ok(record) => self.releasing.push((name, record)),
+                    Err(_) => self.suspect = true,
                 }
             }
             Folder::Quarantine => {
                 match self.parse(found, |record: &Quarantine| record.identity.as_str() == name) {
-                    Some(record) => self.quarantines.push(record),
-                    None => self.lost_quarantine(&name),
+                    Ok(record) => self.quarantines.push(record),
+                    Err(damage) => self.lost_quarantine(&name, &damage),
                 }
             }
             Folder::Damaged => {}
@@ -139,25 +139,27 @@ impl Build {
     }
 
     /// The record, or a note of its damage; the file is kept aside for a person.
-    fn parse<T: DeserializeOwned>(&mut self, found: Found, belongs: impl Fn(&T) -> bool) -> Option<T> {
+    fn parse<T: DeserializeOwned>(
+        &mut self,
+        found: Found,
+        belongs: impl Fn(&T) -> bool,
+    ) -> Result<T, Damage> {
         let Found { folder, name, content } = found;
         let parsed = content.and_then(|value| Ok(serde_json::from_value::<T>(value)?));
         let parsed = parsed.and_then(|record| belongs(&record).then_some(record).ok_or(Damage::Name));
-        match parsed {
-            Ok(record) => Some(record),
-            Err(damage) => {
-                let label = format!("{}/{name}", folder.name());
-                tracing::error!(record = %label, %damage, "damaged record");
-                self.damaged.push(format!("{label} {damage}"));
-                let aside = (Folder::Damaged, format!("{}.{name}", folder.name()));
-                self.aside.push(Change::Move((folder, name), aside));
-                None
-            }
-        }
+        parsed.inspect_err(|damage| {
+            let label = format!("{}/{name}", folder.name());
+            tracing::error!(record = %label, %damage, "damaged record");
+            self.damaged.push(format!("{label} {damage}"));
+            let aside = (Folder::Damaged, format!("{}.{name}", folder.name()));
+            self.aside.push(Change::Move((folder, name), aside));
+        })
     }
 
     /// The file's name still says whose quarantine it was.
-    fn lost_quarantine(&mut self, name: &str) {
+    fn lost_quarantine(&mut self, name: &str, damage: &Damage) {
+        // Unless its content says another's, whose own record may be gone: then it may be anybody's.
+        self.suspect |= matches!(damage, Damage::Name);
         let Ok(identity) = serde_json::from_value::<Identity>(name.into()) else { return };
         let known = self.devices.get(&identity).map(|record| record.address);
         let Some(address) = known.or_else(|| PciAddress::from_device_name(name)) else {

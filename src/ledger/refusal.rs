@@ -2,7 +2,7 @@
 
 use super::device::{By, Device, Holder, Misfit, Phase};
 use crate::store::StoreError;
-use crate::types::{ClaimRef, Fault, Reason};
+use crate::types::{ClaimRef, Fault, Reason, Token};
 
 /// Why a claim got no lease. No device of it is leased then.
 #[derive(Debug, thiserror::Error)]
@@ -42,9 +42,20 @@ pub enum LeaseError {
     /// Nobody has reported this device.
     #[error("device {0} is not known to the ledger yet")]
     Unknown(String),
-    /// The same device twice under two names, or a token that cannot rise any more.
+    /// The same device twice under two names.
     #[error("{0}; no device was touched")]
     Misfit(#[from] Misfit),
+    /// Its epochs are used up, and a token is never given twice.
+    #[error(
+        "device {device} has used up its epochs: its last token is {token}, and none may be given twice; with the \
+         daemon stopped, removing store.json from the state folder begins a new term"
+    )]
+    Spent {
+        /// The device's name.
+        device: String,
+        /// The last token.
+        token: Token,
+    },
     /// The lease could not be made durable.
     #[error("{fault}: {source}; no device was touched")]
     Store {

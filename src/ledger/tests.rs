@@ -1,5 +1,6 @@
 //! The ledger over a real state folder: epochs, recovery, damage.
 
+mod attacks;
 mod damage;
 mod standing;
 

@@ -1,11 +1,14 @@
 //! The commands for people: what they print, where, and how they end.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::Output;
 
 use cleanslate::sim::Fault;
 use serde_json::Value;
 
-use super::node::{Node, at, claim, name, program, uid};
+use super::node::{Node, at, claim, name, program, uid, write};
 
 fn text(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -98,6 +101,68 @@ async fn commands_quarantine_lists_and_releases() {
     assert_eq!(code, Some(1), "once");
     let (code, out, _) = text(&node.cli(&["quarantine", "list"]));
     assert_eq!((code, out.trim()), (Some(0), "no device is in quarantine"));
+}
+
+/// What is kept of a decision says something, and a script gets what it ended.
+#[tokio::test]
+async fn commands_quarantine_release_wants_words_and_prints_json() {
+    let node = node().await;
+    for reason in ["", " ", "\t\n"] {
+        let (code, out, err) = text(&node.cli(&["quarantine", "release", &name(1), "--reason", reason]));
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{reason:?}");
+        assert!(err.contains("--reason") && err.contains("a few words"), "{err}");
+    }
+    assert!(node.device(1).await.quarantine.is_some());
+    let (code, out, err) =
+        text(&node.cli(&["quarantine", "release", &name(1), "--reason", " looked ", "-o", "json"]));
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&answer["device"], &answer["ended"]["reason"]), (&name(1).into(), &"scrub_verify".into()));
+    let identity = node.device(1).await.identity;
+    let record = std::fs::read_to_string(node.record("devices", identity.as_str())).unwrap();
+    assert!(record.contains("\"looked\""), "{record}");
+}
+
+/// Whoever is there and cannot be talked to is not nobody.
+#[tokio::test]
+async fn commands_end_with_1_where_the_daemon_makes_no_sense() {
+    let folder = tempfile::tempdir().unwrap();
+    let status = |run: &Path| text(&program(&["status", "--run"]).arg(run).output().unwrap());
+    let (code, _, err) = status(folder.path());
+    assert_eq!(code, Some(3), "{err}");
+    let daemon = UnixListener::bind(folder.path().join("control.sock")).unwrap();
+    let answers = [("", "closed the connection without an answer"), ("{}\n", "does not understand")];
+    for (answer, expected) in answers {
+        let (code, out, err) = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut client = BufReader::new(daemon.accept().unwrap().0);
+                client.read_line(&mut String::new()).unwrap();
+                client.get_mut().write_all(answer.as_bytes()).unwrap();
+            });
+            status(folder.path())
+        });
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
+        assert!(err.contains("control.sock") && err.contains(expected), "{err}");
+    }
+    let file = folder.path().join("file");
+    write(&file, "");
+    assert_eq!(status(&file).0, Some(1), "no folder");
+}
+
+/// As with `cleanslate status | head -1`, long after head has gone.
+#[tokio::test]
+async fn commands_end_quietly_where_nobody_reads_on() {
+    let node = node().await;
+    for command in [&["status"][..], &["status", "-o", "json"], &["quarantine", "list"]] {
+        let (unread, out) = std::io::pipe().unwrap();
+        drop(unread);
+        let ended = program(command).arg("--run").arg(node.path("run")).stdout(out).output().unwrap();
+        let (code, _, err) = text(&ended);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{command:?}");
+    }
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let ended = program(&["status"]).arg("--run").arg(node.path("run")).stdout(full).output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "what is lost is said to be");
 }
 
 #[tokio::test]

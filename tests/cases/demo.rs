@@ -1,6 +1,12 @@
 //! `cleanslate demo`, the README's first command: exit code 0 only if every line of it holds.
 
-use std::process::{Child, Stdio};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Lines};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::node::program;
 
@@ -55,7 +61,61 @@ fn demo_tells_its_story() {
             rest = after;
         }
         assert!(!out.contains("BROKEN"), "{out}");
+        let for_programmers = [" { ", "Counts", "Some(", "[]"];
+        assert!(for_programmers.iter().all(|part| !out.contains(part)), "{out}");
     }
+}
+
+/// A demo with its own folder of temporary files, and its lines.
+fn watched(folder: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut command = program(&["demo"]);
+    command.env("TMPDIR", folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut demo = command.spawn().unwrap();
+    let lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    (demo, lines)
+}
+
+/// Processes that were started with this folder in their arguments.
+fn processes(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let named = |process: &PathBuf| {
+        let arguments = fs::read(process.join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&arguments).contains(folder.to_str().unwrap())
+    };
+    entries.filter(named).collect()
+}
+
+#[test]
+fn demo_that_is_stopped_leaves_nothing_behind() {
+    // At its first line, with a claim granted, and while a reset hangs.
+    let moments = ["A simulated node", "tenant-a is prepared", "a second claim"];
+    for (signal, moment) in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGTERM].into_iter().zip(moments) {
+        let folder = tempfile::tempdir().unwrap();
+        let (demo, mut lines) = watched(folder.path());
+        lines.find(|line| line.as_ref().unwrap().contains(moment)).unwrap().unwrap();
+        assert!(!processes(folder.path()).is_empty());
+        kill(Pid::from_raw(demo.id().try_into().unwrap()), signal).unwrap();
+        let rest: Vec<_> = lines.map(Result::unwrap).collect();
+        let ended = demo.wait_with_output().unwrap();
+        let err = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{err}");
+        assert!(err.starts_with(&format!("cleanslate: {signal}")), "{err}");
+        assert!(rest.iter().all(|line| !line.contains("BROKEN") && !line.contains("as told")), "{rest:?}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{moment}");
+        assert_eq!(processes(folder.path()), [] as [PathBuf; 0], "{moment}");
+    }
+}
+
+/// `cleanslate demo | head -1`
+#[test]
+fn demo_that_nobody_reads_ends_quietly() {
+    let folder = tempfile::tempdir().unwrap();
+    let (demo, mut lines) = watched(folder.path());
+    lines.next().unwrap().unwrap();
+    drop(lines);
+    let ended = demo.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap().as_str()), (Some(0), ""));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 /// A story that holds whatever the devices do would be worth nothing.

@@ -3,6 +3,8 @@
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use cleanslate::sim::Fault;
+
 use super::node::{Node, Policy, at, claim, more, name, view};
 
 const CGROUP: &str = "0::/kubepods.slice/kubepods-pod4711.slice/cri-containerd-ab12.scope";
@@ -105,4 +107,39 @@ async fn c22_a_holder_that_outlives_its_claim_keeps_the_device_from_others() {
     node.twin.let_go(4711).unwrap();
     node.is_granted("b", call.await.unwrap());
     assert_eq!(node.counts(0), more(before, 2, 2));
+}
+
+/// Nobody had the device when it was looked for holders, and somebody has when it is clean.
+#[tokio::test]
+async fn attack_a_holder_that_comes_during_the_proof_gets_no_neighbour() {
+    let policy = Policy::default().release("patience", "100ms").release("wait", "200ms");
+    let node = Node::with(1, policy).await;
+    node.give(&claim("a").on(0));
+    node.give(&claim("b").on(0));
+    let comes_late = async || {
+        node.in_step(0, "reset").await;
+        node.twin.hold(at(0), 4711, "python3", CGROUP).unwrap();
+        // Only now can the reset return, and the scrub begin.
+        node.fault(0, None);
+    };
+    node.fault(0, Some(Fault::HangReset));
+    let call = node.preparing("a");
+    comes_late().await;
+    let words = node.is_refused("a", call.await.unwrap()).await;
+    assert!(words.contains("4711") && words.contains(CGROUP), "{words}");
+    let shown = node.device(0).await;
+    assert!(!shown.schedulable && shown.quarantine.is_none(), "nothing is known against it");
+    node.twin.let_go(4711).unwrap();
+    node.granted("a").await;
+
+    // The same while it is cleaned after a claim: it is not clean then.
+    node.fault(0, Some(Fault::HangReset));
+    node.unprepared("a").await;
+    comes_late().await;
+    let call = node.preparing("b");
+    node.until("the cleaning is tried again", |_| node.log().matches("process 4711").count() >= 3).await;
+    let shown = node.device(0).await;
+    assert!(shown.state == "maintenance" && !shown.schedulable && !call.is_finished(), "{shown:?}");
+    node.twin.let_go(4711).unwrap();
+    node.is_granted("b", call.await.unwrap());
 }

@@ -1,7 +1,7 @@
 //! C2: a quarantine outlives everything but a verified re-sanitization and an operator's word.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cleanslate::sim::Fault;
 use serde_json::Value;
@@ -126,6 +126,17 @@ async fn c02_attempts_on_a_failing_device_stop_at_the_limit() {
     }
 }
 
+/// What the policy says, not how often somebody looks.
+#[tokio::test]
+async fn c02_attempts_follow_each_other_as_soon_as_the_policy_says() {
+    let node =
+        with_bad(&KINDS[1..2], Policy::default().release("attempts", "20").release("retry", "10ms")).await;
+    let begun = Instant::now();
+    let tried = |status: &_| view(status, 0).quarantine.as_ref().is_some_and(|it| it.attempts == 20);
+    node.until("all attempts", tried).await;
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?} for 20 proofs of 64 KiB", begun.elapsed());
+}
+
 /// A lock that somebody else holds says nothing against the device, and nothing for it.
 #[tokio::test]
 async fn c02_a_try_that_could_not_be_made_is_none() {
@@ -138,6 +149,43 @@ async fn c02_a_try_that_could_not_be_made_is_none() {
     assert_eq!((quarantine.reason.as_str(), quarantine.attempts), ("scrub_verify", 0));
     drop(lock);
     node.proved().await;
+}
+
+/// The operator's word comes while the device is being proved again: the proof decides what it is worth.
+#[tokio::test]
+async fn attack_a_release_during_a_resanitization_loses_nothing() {
+    for heals in [true, false] {
+        let policy = Policy::default().release("attempts", "1").release("retry", "50ms");
+        let mut node = Node::lay(&[""], policy);
+        node.start().await;
+        node.proved().await;
+        node.give(&claim("a").on(0));
+        node.fault(0, Some(Fault::BarsLost));
+        assert!(node.refused("a").await.contains("config_lost"));
+        node.fault(0, Some(Fault::HangReset));
+        node.in_step(0, "reset").await;
+        let released = node.cli(&["quarantine", "release", &name(0), "--reason", "reseated"]);
+        assert_eq!(released.status.code(), Some(0), "{released:?}");
+        let token = node.token(0).await;
+        if heals {
+            let waits = node.preparing("a");
+            node.fault(0, None);
+            node.is_granted("a", waits.await.unwrap());
+            assert!(node.records("quarantine").is_empty());
+        } else {
+            node.fault(0, Some(Fault::BarsLost));
+            let status = node.until("it is back", |status| view(status, 0).quarantine.is_some()).await;
+            let quarantine = view(&status, 0).quarantine.as_ref().unwrap();
+            assert_eq!(
+                (quarantine.reason.as_str(), quarantine.token),
+                ("config_lost", Some(token)),
+                "by that very proof"
+            );
+            node.restart().await;
+            assert!(node.refused("a").await.contains("config_lost"), "that is durable");
+        }
+        assert!(!node.log().contains("panicked"), "{}", node.log());
+    }
 }
 
 #[tokio::test]

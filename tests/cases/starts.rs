@@ -12,7 +12,10 @@ async fn fails(node: &Node, replaced: &[(&str, &Path)], expected: &[&str]) {
     assert_eq!(code, Some(1), "{words}");
     assert!(expected.iter().all(|part| words.contains(part)), "{expected:?}: {words}");
     let last = words.lines().last().unwrap();
-    assert!(last.starts_with("cleanslate: "), "for a person, at the end: {words}");
+    let told = last.strip_prefix("cleanslate: ");
+    let told = told.unwrap_or_else(|| panic!("for a person, at the end: {words}"));
+    let parts = told.split('"').max_by_key(|part| part.len()).unwrap();
+    assert_eq!(words.matches(parts).count(), 1, "once: {words}");
 }
 
 #[tokio::test]
@@ -26,6 +29,11 @@ async fn bad_input_a_folder_that_cannot_be_used_is_named() {
         for path in [&file, &below] {
             fails(&node, &[(flag, path)], &[&named]).await;
         }
+    }
+    for path in [&file, &below, &node.path("nowhere")] {
+        let path = path.as_path();
+        let named = path.display().to_string();
+        fails(&node, &[("--claims", path)], &[&named, "--claims must name a folder of ResourceClaims"]).await;
     }
     for (flag, path) in [("--plugins", &file), ("--registry", &below)] {
         fails(&node, &[(flag, path)], &[&named]).await;

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -40,12 +40,23 @@ release: {firstProofWithin: 0s}
 
 /// Everything on the stage.
 pub(super) struct Stage {
-    root: PathBuf,
     pub(super) twin: Folder,
     pub(super) api: Api,
     pub(super) devices: Vec<PciAddress>,
     pub(super) kubelet: Kubelet,
     daemon: Child,
+    // Dropped last.
+    root: Root,
+}
+
+/// A folder that is gone when this is.
+struct Root(PathBuf);
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        // A daemon that was killed a moment ago may be making a file. Whatever else is wrong harms nobody.
+        while fs::remove_dir_all(&self.0).is_err_and(|error| error.kind() == ErrorKind::DirectoryNotEmpty) {}
+    }
 }
 
 impl Stage {
@@ -54,14 +65,11 @@ impl Stage {
         let root = std::env::temp_dir().join(format!("cleanslate-demo-{}", std::process::id()));
         // A folder of an earlier process with our number; nobody uses it any more.
         let _ = fs::remove_dir_all(&root);
-        let set = Self::below(root.clone(), log).await;
-        if set.is_err() {
-            let _ = fs::remove_dir_all(&root);
-        }
-        set
+        Self::below(Root(root), log).await
     }
 
-    async fn below(root: PathBuf, log: bool) -> Result<Self, String> {
+    async fn below(folder: Root, log: bool) -> Result<Self, String> {
+        let root = &folder.0;
         for folder in ["state", "run", "cdi", "registry", "plugins"] {
             fs::create_dir_all(root.join(folder)).map_err(text)?;
         }
@@ -76,10 +84,10 @@ impl Stage {
         let api = Api::start().map_err(text)?;
         api.write_kubeconfig(&root.join("kubeconfig")).map_err(text)?;
         api.put(Kind::Nodes, &json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}))?;
-        let daemon = daemon(&root, log)?;
+        let daemon = daemon(root, log)?;
         let kubelet =
             Kubelet::register(&root.join("registry"), Duration::from_secs(5)).await.map_err(text)?;
-        Ok(Self { root, twin, api, devices, kubelet, daemon })
+        Ok(Self { twin, api, devices, kubelet, daemon, root: folder })
     }
 
     /// Ends the daemon as the DaemonSet does, and clears the stage.
@@ -88,10 +96,8 @@ impl Stage {
             let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGTERM);
         }
         if tokio::time::timeout(Duration::from_secs(5), self.daemon.wait()).await.is_err() {
-            let _ = self.daemon.start_kill();
+            let _ = self.daemon.kill().await;
         }
-        drop((self.twin, self.api));
-        let _ = fs::remove_dir_all(&self.root);
     }
 
     /// Writes a claim that the scheduler has given this device, and asks for it as the kubelet does.
@@ -125,7 +131,7 @@ impl Stage {
     }
 
     pub(super) async fn status(&self) -> Result<Status, String> {
-        match control::call(&self.root.join("run"), &Request::Status).await.map_err(text)? {
+        match control::call(&self.root.0.join("run"), &Request::Status).await.map_err(text)? {
             Answer::Done(value) => serde_json::from_value(value).map_err(text),
             Answer::Refused(why) => Err(why),
         }
@@ -157,7 +163,7 @@ impl Stage {
     /// The text of a claim's CDI file; `None` where there is none.
     pub(super) fn cdi(&self, name: &str) -> Option<String> {
         let file = format!("cleanslate.dev-claim-{}.json", self.claim(name).ok()?.uid);
-        fs::read_to_string(self.root.join("cdi").join(file)).ok()
+        fs::read_to_string(self.root.0.join("cdi").join(file)).ok()
     }
 }
 

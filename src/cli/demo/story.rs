@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::Twin;
 use super::stage::{MEMORY, RESET_DEADLINE, Stage, text};
+use super::{Twin, say};
 use crate::observe::status::Status;
 use crate::sim::{Counts, Fault};
 use crate::types::PciAddress;
@@ -18,8 +18,8 @@ const LEFT_AT: u64 = 5 << 20;
 /// The first line that does not hold.
 pub(super) async fn tell(stage: &mut Stage, twin: Twin) -> Result<(), String> {
     let [first, hanging, other, _] = *stage.devices.as_slice() else { return Err("four devices".to_owned()) };
-    println!(
-        "A simulated node with four accelerators. Nothing here is hardware; the daemon and its files are real.\n"
+    say(
+        "A simulated node with four accelerators. Nothing here is hardware; the daemon and its files are real.\n",
     );
     let info = &stage.kubelet.info;
     let found = format!(
@@ -48,7 +48,7 @@ pub(super) async fn tell(stage: &mut Stage, twin: Twin) -> Result<(), String> {
     let higher = answer.error.is_empty() && next.as_deref().is_some_and(|next| epoch(next) > epoch(&token));
     let seen = format!("{} ms, token {} after {token}", took.as_millis(), next.unwrap_or_default());
     line("the device's next tenant gets it under a higher token, proved anew", higher, &seen)?;
-    println!("\nEverything above happened as told.");
+    say("\nEverything above happened as told.");
     Ok(())
 }
 
@@ -61,8 +61,9 @@ async fn first_proofs(stage: &Stage) -> Result<(), String> {
             let counts: Vec<_> =
                 stage.devices.iter().filter_map(|device| stage.twin.counts(*device).ok()).collect();
             let once = counts.iter().all(|counts| *counts == Counts { resets: 1, scrubs: 1 });
-            let seen =
-                format!("{proved} devices in {} ms; the twins count {counts:?}", start.elapsed().as_millis());
+            let took = start.elapsed().as_millis();
+            let counted: Vec<_> = counts.iter().map(words).collect();
+            let seen = format!("{proved} devices in {took} ms; the twins count {}", counted.join(", "));
             return line(
                 "each device is reset and wiped once before anybody may ask for it",
                 proved == 4 && once,
@@ -125,7 +126,7 @@ async fn first_claim(stage: &Stage, device: PciAddress) -> Result<String, String
     let receipt = claim.and_then(|claim| claim.record.devices.first()?.receipt.as_ref());
     let receipt = receipt.ok_or("the granted claim has no receipt")?;
     for step in &receipt.steps {
-        println!("      {:<8} {:>5} ms", step.step, step.ms);
+        say(format!("      {:<8} {:>5} ms", step.step, step.ms));
     }
     let whole = receipt.bytes_verified == 2 * MEMORY && receipt.bytes_written == 2 * MEMORY;
     let seen = format!(
@@ -141,7 +142,7 @@ async fn first_claim(stage: &Stage, device: PciAddress) -> Result<String, String
     line(
         "the twin itself counted one reset and one wipe for it",
         one,
-        &format!("{before:?}, then {counts:?}"),
+        &format!("{} before, {} now", words(&before), words(&counts)),
     )?;
     let token = token_of(&status, "tenant-a").ok_or("the granted claim has no token")?;
     let cdi = stage.cdi("tenant-a").unwrap_or_default();
@@ -163,7 +164,9 @@ async fn hang(stage: &Stage, hanging: PciAddress, other: PciAddress, twin: Twin)
     let (hung, through) = tokio::join!(stage.prepare("tenant-c", hanging), stage.prepare("tenant-d", other));
     let ((hung, hung_for), (through, took)) = (hung?, through?);
     let quarantined = hung.error.contains("reset_timeout");
-    let seen = if quarantined { hung.error } else { format!("granted: {:?}", hung.devices) };
+    let devices = hung.devices.iter().map(|device| device.device_name.clone()).collect::<Vec<_>>();
+    let seen =
+        if quarantined { hung.error } else { format!("granted {} {}", devices.join(", "), hung.error) };
     line("a device whose reset hangs costs its claim", quarantined, &seen)?;
     let free = through.error.is_empty() && took < hung_for && took < RESET_DEADLINE;
     let seen = format!("{} ms, while the other hung for {} ms", took.as_millis(), hung_for.as_millis());
@@ -198,16 +201,21 @@ async fn release(stage: &Stage, device: PciAddress) -> Result<(), String> {
     line(
         "what the pod left was wiped before the call returned",
         cleaned,
-        &format!("{before:?}, then {counts:?}"),
+        &format!("{} before, {} now", words(&before), words(&counts)),
     )
 }
 
 fn line(what: &str, holds: bool, seen: &str) -> Result<(), String> {
     if holds {
-        println!("  ✓ {what}: {seen}");
+        say(format!("  ✓ {what}: {seen}"));
         return Ok(());
     }
     Err(format!("{what}. Seen instead: {seen}"))
+}
+
+fn words(counts: &Counts) -> String {
+    let word = |number, word| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
+    format!("{} and {}", word(counts.resets, "reset"), word(counts.scrubs, "wipe"))
 }
 
 /// Where the leftover stands in the device's memory.
