@@ -23,13 +23,19 @@
 //! * **Processes.** They have no more of `/proc` than `comm`, `cgroup` and `fd`.
 
 pub mod api;
+mod attributes;
 mod config;
 mod folder;
 pub mod kubelet;
+mod layout;
+mod memory;
 mod model;
 mod scrubs;
 mod spec;
 
+pub use attributes::Stored;
 pub use folder::Folder;
-pub use model::Counts;
+pub use layout::{Layout, Links};
+pub use memory::Memory;
+pub use model::{Counts, Device, Target, Wrote};
 pub use spec::{DeviceSpec, Fault, SpecError};

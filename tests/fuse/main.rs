@@ -1,0 +1,10 @@
+//! Twins behind a file system of our own, which can do what a folder cannot: answer each access, refuse it, or leave
+//! it waiting in the kernel. Started by `tests/run fuse`, as root.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod mount;
+mod sysfs;
+#[path = "../twin/body.rs"]
+mod twin;
+
+use mount::Fuse as Mount;
