@@ -1,21 +1,278 @@
-//! What only this mount can show.
+//! What sysfs does and a folder cannot: errors, waiting, state D, memory that is gone.
 
-use cleanslate::sim::DeviceSpec;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use cleanslate::sim::{Counts, DeviceSpec, Fault};
+use nix::errno::Errno;
+
+use crate::Mount;
+use crate::twin::{MEMORY, Twin, address, twin, until};
+
+const COMMAND: u64 = 0x04;
+const DEVICE_CONTROL: u64 = 0x68;
+
+fn write(twin: &Twin, file: &str, text: &str) -> Result<(), Errno> {
+    let written = OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(twin.path(file))
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| errno(&error))
+}
+
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap())
+}
+
+/// What `/proc` says of a process: its state, and where in the kernel it sleeps.
+fn state(process: &Child) -> (char, String) {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+    let state = stat.rsplit_once(") ").unwrap().1.chars().next().unwrap();
+    (state, fs::read_to_string(format!("/proc/{}/wchan", process.id())).unwrap())
+}
+
+/// Reads config space in a process of its own.
+fn reader(twin: &Twin) -> Child {
+    Command::new("od")
+        .args(["-An", "-tx1", "-N4"])
+        .arg(twin.path("config"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
 
 #[test]
-fn smoke() {
+fn what_is_written_to_config_space_reads_back_at_once_through_its_masks() {
+    let twin = twin("");
+    let config = OpenOptions::new().read(true).write(true).open(twin.path("config")).unwrap();
+    let word = |at| {
+        let mut bytes = [0; 2];
+        config.read_exact_at(&mut bytes, at).unwrap();
+        u16::from_le_bytes(bytes)
+    };
+    for _ in 0..500 {
+        for (value, reads) in [(0xffff_u16, 0x0547), (0x0000, 0x0000), (0x0400, 0x0400), (0x0006, 0x0006)] {
+            config.write_all_at(&value.to_le_bytes(), COMMAND).unwrap();
+            assert_eq!(word(COMMAND), reads, "{value:#x}");
+        }
+        // Two writes that leave what was there are two.
+        config.write_all_at(&[0xff, 0xff], 0).unwrap();
+        assert_eq!(word(0), 0x1234);
+    }
+    config.write_all_at(&[0x1f, 0xa8], DEVICE_CONTROL).unwrap();
+    assert_eq!(word(0), 0xffff, "it does not answer from this very moment");
+    assert_eq!(config.read_at(&mut [0; 8], 4096).unwrap(), 0);
+    until("it answers", || word(0) == 0x1234);
+    assert_eq!((word(DEVICE_CONTROL), twin.resets()), (0x2810, 1));
+}
+
+#[test]
+fn a_write_that_the_kernel_refuses_has_its_error() {
+    let twin = twin("");
+    for (file, text, wanted) in [
+        ("reset", "2", Errno::EINVAL),
+        ("reset", "", Errno::UnknownErrno),
+        ("reset", "yes", Errno::EINVAL),
+        ("reset_method", "flr,bus", Errno::EINVAL),
+        ("reset_method", "FLR", Errno::EINVAL),
+        ("reset_method", "cxl_bus", Errno::EINVAL),
+        ("power/control", "off", Errno::EINVAL),
+        ("d3cold_allowed", "maybe", Errno::EINVAL),
+        ("vendor", "0x10de", Errno::EACCES),
+        ("current_link_width", "32", Errno::EACCES),
+    ] {
+        // Nothing written is nothing asked.
+        let wanted = if wanted == Errno::UnknownErrno { Ok(()) } else { Err(wanted) };
+        assert_eq!(write(&twin, file, text), wanted, "{file} {text:?}");
+    }
+    assert_eq!((twin.text("reset_method"), twin.resets()), ("flr bus\n".into(), 0), "and changes nothing");
+    let unreadable = File::open(twin.path("reset")).unwrap_err();
+    assert_eq!(errno(&unreadable), Errno::EACCES);
+    assert_eq!(
+        errno(
+            &fs::set_permissions(
+                twin.path("reset"),
+                fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+            )
+            .unwrap_err()
+        ),
+        Errno::EPERM
+    );
+
+    for (text, reads) in
+        [("bus\n", "bus\n"), ("bus flr", "bus flr\n"), ("default", "flr bus\n"), ("\n", "\n")]
+    {
+        write(&twin, "reset_method", text).unwrap();
+        assert_eq!(twin.text("reset_method"), reads);
+    }
+    assert_eq!(write(&twin, "reset", "1"), Err(Errno::ENOTTY), "no method is left");
+    write(&twin, "reset_method", "default").unwrap();
+    write(&twin, "reset", "1\n").unwrap();
+    write(&twin, "reset", "0x1").unwrap();
+    assert_eq!(twin.resets(), 2);
+
+    write(&twin, "enable", "0").unwrap();
+    assert_eq!(twin.text("enable"), "0\n");
+    twin.mount.bind(address(), Some("nvme")).unwrap();
+    assert_eq!(write(&twin, "enable", "1"), Err(Errno::EBUSY), "it belongs to a driver");
+    twin.set(Some(Fault::Busy));
+    assert_eq!(write(&twin, "reset", "1"), Err(Errno::EBUSY));
+    assert_eq!(twin.resets(), 2);
+}
+
+#[test]
+fn a_mount_that_is_read_only_takes_no_write() {
     let root = tempfile::tempdir().unwrap();
-    let spec: DeviceSpec = "0000:3b:00.0,memory=65536".parse().unwrap();
-    let a = spec.address;
-    let fuse = crate::Mount::create(root.path(), vec![spec]).unwrap();
-    let dir = fuse.roots().pci_device(a);
-    let mut names: Vec<_> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect();
-    names.sort();
-    println!("{names:?}");
-    println!("{:?}", fs::read_to_string(dir.join("resource")));
-    println!("{:?}", fs::read(dir.join("config")).unwrap().len());
-    println!("{:?}", fs::write(dir.join("reset"), b"1"));
-    println!("{:?}", fs::write(dir.join("reset"), b"2"));
-    println!("{:?}", fuse.counts(a));
+    let mount = Mount::read_only(root.path(), vec![DeviceSpec::new(address())]).unwrap();
+    let twin = Twin { mount, root };
+    assert_eq!(twin.config().len(), 4096);
+    for file in ["reset", "reset_method", "config"] {
+        assert_eq!(write(&twin, file, "1"), Err(Errno::EROFS), "{file}");
+    }
+}
+
+/// The kernel serializes them, and each has its own reset.
+#[test]
+fn every_writer_has_a_reset_of_its_own() {
+    let twin = twin(",reset_ms=20");
+    let writers: Vec<_> = (0..8).map(|_| twin.path("reset")).collect();
+    thread::scope(|scope| {
+        writers.iter().for_each(|path| drop(scope.spawn(|| crate::twin::reset(path))));
+    });
+    assert_eq!(twin.resets(), 8);
+    let file = OpenOptions::new().write(true).open(twin.path("reset")).unwrap();
+    file.write_all_at(b"1", 0).unwrap();
+    file.write_all_at(b"1", 0).unwrap();
+    assert_eq!(twin.resets(), 10, "through one open file too");
+}
+
+/// As a writer in `pci_dev_wait`: SIGKILL is taken note of, and nothing ends before the kernel lets go.
+#[test]
+fn who_is_killed_in_a_reset_that_hangs_stays_in_state_d() {
+    let twin = twin(",fault=hang-reset");
+    let mut writer = twin.writer();
+    println!("waiting: {:?}", state(&writer));
+    writer.kill().unwrap();
+    until("it is in state D", || state(&writer).0 == 'D');
+    thread::park_timeout(Duration::from_millis(500));
+    assert!(writer.try_wait().unwrap().is_none());
+    let (letter, place) = state(&writer);
+    println!("killed: {letter} in {place}");
+    assert_eq!((letter, twin.resets()), ('D', 0));
+
+    // The kernel knows by now that this file system takes no interrupts.
+    let mut second = twin.writer();
+    println!("waiting after one was killed: {:?}", state(&second));
+    assert_eq!(twin.mount.writers(address()).unwrap(), 2);
+    twin.set(None);
+    let status = writer.wait().unwrap();
+    assert!(!status.success(), "{status}");
+    assert!(second.wait().unwrap().success());
+    assert_eq!(twin.resets(), 2, "what was begun is carried out");
+    assert!(twin.reset() >= Duration::from_millis(20));
+}
+
+/// `pci_cfg_access_lock`: whoever reads config space of a device in its reset waits with it.
+#[test]
+fn config_space_waits_for_a_reset_of_the_kernels_and_other_files_do_not() {
+    let twin = twin(",fault=hang-reset");
+    let mut writer = twin.writer();
+    let mut killed = reader(&twin);
+    let mut patient = reader(&twin);
+    thread::park_timeout(Duration::from_millis(200));
+    killed.kill().unwrap();
+    until("the reader is in state D", || state(&killed).0 == 'D');
+    println!("a reader, killed: {:?}", state(&killed));
+    assert!(patient.try_wait().unwrap().is_none());
+    // Cached attributes never block, nor does opening what another one waits for.
+    assert_eq!((twin.text("vendor"), twin.text("power_state")), ("0x1234\n".into(), "D0\n".into()));
+    drop(OpenOptions::new().write(true).open(twin.path("reset")).unwrap());
+    write(&twin, "power/control", "on").unwrap();
+    assert!(fs::metadata(twin.path("config")).is_ok());
+    assert_eq!(fs::read(twin.path("resource0")).unwrap(), [0xff; MEMORY], "nobody decodes it");
+
+    twin.set(None);
+    assert!(writer.wait().unwrap().success());
+    let mut read = String::new();
+    patient.stdout.take().unwrap().read_to_string(&mut read).unwrap();
+    assert_eq!(read.trim(), "34 12 ea c1");
+    assert!(patient.wait().unwrap().success() && !killed.wait().unwrap().success());
+}
+
+#[test]
+fn memory_of_a_device_that_is_dead_or_decodes_nothing_reads_all_ones_and_takes_no_write() {
+    let twin = twin("");
+    twin.mount.leave(address(), 0, b"secret").unwrap();
+    let memory = || fs::read(twin.path("resource0")).unwrap();
+    let is_out_of_reach = || {
+        twin.session(7);
+        memory() == [0xff; MEMORY] && twin.mount.memory(address()).unwrap().starts_with(b"secret\0")
+    };
+    twin.set(Some(Fault::Dead));
+    assert!(is_out_of_reach());
+    twin.set(Some(Fault::BarsLost));
+    twin.reset();
+    assert!(is_out_of_reach());
+    twin.set(None);
+    let config = OpenOptions::new().write(true).open(twin.path("config")).unwrap();
+    config.write_all_at(&[0x04, 0x00], COMMAND).unwrap();
+    assert!(is_out_of_reach(), "memory decoding is off");
+    config.write_all_at(&[0x06, 0x00], COMMAND).unwrap();
+    assert!(memory().starts_with(b"secret\0"));
+    assert_eq!(twin.counts(), Counts { resets: 1, scrubs: 0 });
+}
+
+#[test]
+fn an_open_file_of_a_device_that_is_gone_stays_dead() {
+    let twin = twin(",fault=hang-reset");
+    let config = OpenOptions::new().read(true).write(true).open(twin.path("config")).unwrap();
+    let vendor = File::open(twin.path("vendor")).unwrap();
+    let mut writer = twin.writer();
+    let mut reader = reader(&twin);
+    thread::park_timeout(Duration::from_millis(100));
+    let dead = || {
+        let mut bytes = [0; 4];
+        for result in [config.read_at(&mut bytes, 0), config.write_at(&[0], 4), vendor.read_at(&mut bytes, 0)]
+        {
+            assert_eq!(errno(&result.unwrap_err()), Errno::ENODEV);
+        }
+    };
+    twin.mount.remove(address()).unwrap();
+    assert!(!writer.wait().unwrap().success() && !reader.wait().unwrap().success(), "both are told at once");
+    dead();
+    assert!(!twin.path("config").exists());
+
+    let other = crate::twin::twin("");
+    let config = OpenOptions::new().read(true).open(other.path("config")).unwrap();
+    other.mount.replace(address(), 0xbeef).unwrap();
+    assert_eq!(errno(&config.read_at(&mut [0; 4], 0).unwrap_err()), Errno::ENODEV);
+    assert_eq!(&other.config()[0x144..0x14c], 0xbeef_u64.to_le_bytes());
+    dead();
+}
+
+#[test]
+fn memory_lies_as_its_fault_says() {
+    let twin = twin("");
+    let write = || {
+        let ones: Vec<u8> = (0..MEMORY).map(|at| u8::try_from(at / (MEMORY / 4)).unwrap()).collect();
+        let file = OpenOptions::new().write(true).open(twin.path("resource0_wc")).unwrap();
+        file.write_all_at(&ones, 0).unwrap();
+        drop(file);
+        fs::read(twin.path("resource0")).unwrap()
+    };
+    let quarters = |bytes: &[u8]| [0, 1, 2, 3].map(|quarter| bytes[quarter * MEMORY / 4 + 1]);
+    assert_eq!(quarters(&write()), [0, 1, 2, 3]);
+    twin.set(Some(Fault::Alias));
+    assert_eq!(quarters(&write()), [2, 3, 2, 3]);
+    twin.set(Some(Fault::StuckBit));
+    let stuck = write();
+    assert_eq!((stuck[MEMORY / 2], quarters(&stuck)), (2 | 8, [0, 1, 2, 3]));
+    twin.session(0xff);
+    twin.set(Some(Fault::SkipChunk));
+    assert_eq!(quarters(&write()), [0, 1, 2, 0xff]);
 }

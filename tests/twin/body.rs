@@ -9,7 +9,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -74,8 +74,11 @@ impl Twin {
     /// A writer in a process of its own, whose reset has begun by the time this returns.
     pub(crate) fn writer(&self) -> Child {
         let before = self.mount.writers(address()).unwrap();
-        let command = ["-c", "exec printf 1 >\"$1\"", "sh"];
-        let child = Command::new("sh").args(command).arg(self.path("reset")).spawn().unwrap();
+        // Not by `sh`, which truncates: the kernel lets nobody truncate a file behind FUSE while somebody writes to it.
+        let to = format!("of={}", self.path("reset").display());
+        let options = ["conv=notrunc,nocreat", "status=none"];
+        let mut child = Command::new("dd").arg(to).args(options).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"1").unwrap();
         until("it waits", || self.mount.writers(address()).unwrap() > before);
         child
     }

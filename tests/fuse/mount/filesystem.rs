@@ -2,15 +2,14 @@
 //! all devices whatever hangs.
 
 use std::ffi::OsStr;
-use std::io;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use cleanslate::sim::Target;
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
 use super::Shared;
@@ -81,13 +80,6 @@ impl Devices {
 }
 
 impl Filesystem for Devices {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Else opening `reset` to truncate it would wait for whoever writes to it.
-        config
-            .add_capabilities(InitFlags::FUSE_ATOMIC_O_TRUNC)
-            .map_err(|missing| io::Error::other(format!("{missing:?}")))
-    }
-
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.find(parent, name) {
             Ok(attributes) => reply.entry(&NEVER, &attributes, Generation(0)),
@@ -138,7 +130,11 @@ impl Filesystem for Devices {
 
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.open(inode, flags) {
-            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_DIRECT_IO),
+            // Without the second the kernel would let one writer of a file in at a time.
+            Ok(handle) => reply.opened(
+                FileHandle(handle),
+                FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+            ),
             Err(errno) => reply.error(errno),
         }
     }
