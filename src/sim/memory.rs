@@ -26,42 +26,45 @@ impl Memory {
     #[must_use]
     pub fn read(&self, device: &Device, offset: usize, length: usize) -> Vec<u8> {
         let end = self.0.len().min(offset.saturating_add(length));
-        let places = offset.min(end)..end;
+        let start = offset.min(end);
         if !device.decodes() {
-            return vec![0xff; places.len()];
+            return vec![0xff; end - start];
         }
-        places.map(|at| self.byte(device, at)).collect()
+        match device.spec().fault {
+            Some(Fault::Alias) => (start..end).map(|at| self.0[self.alias(at)]).collect(),
+            Some(Fault::StuckBit) => {
+                let stuck = self.0.len() / 2;
+                (start..end).map(|at| self.0[at] | u8::from(at == stuck) << 3).collect()
+            }
+            _ => self.0[start..end].to_vec(),
+        }
     }
 
     /// A write at `offset` in a session that goes to `target`; how many bytes there is room for.
     pub fn write(&mut self, device: &Device, target: Target, offset: usize, bytes: &[u8]) -> usize {
-        let room = self.0.len().saturating_sub(offset).min(bytes.len());
-        if target == Target::Memory && device.decodes() {
-            for (at, byte) in (offset..).zip(&bytes[..room]) {
-                if !self.is_lost(device, at) {
-                    let place = self.place(device, at);
+        let start = offset.min(self.0.len());
+        let room = bytes.len().min(self.0.len() - start);
+        if target == Target::Nowhere || !device.decodes() {
+            return room;
+        }
+        let (end, bytes) = (start + room, &bytes[..room]);
+        match device.spec().fault {
+            Some(Fault::Alias) => {
+                for (at, byte) in (start..).zip(bytes) {
+                    let place = self.alias(at);
                     self.0[place] = *byte;
                 }
             }
+            Some(Fault::SkipChunk) => {
+                let kept = end.min(self.0.len() / 4 * 3).saturating_sub(start);
+                self.0[start..start + kept].copy_from_slice(&bytes[..kept]);
+            }
+            _ => self.0[start..end].copy_from_slice(bytes),
         }
         room
     }
 
-    fn byte(&self, device: &Device, at: usize) -> u8 {
-        let byte = self.0[self.place(device, at)];
-        let is_stuck = device.spec().fault == Some(Fault::StuckBit) && at == self.0.len() / 2;
-        if is_stuck { byte | 1 << 3 } else { byte }
-    }
-
-    /// Where a byte really is.
-    fn place(&self, device: &Device, at: usize) -> usize {
-        match device.spec().fault {
-            Some(Fault::Alias) => at % (self.0.len() / 2),
-            _ => at,
-        }
-    }
-
-    fn is_lost(&self, device: &Device, at: usize) -> bool {
-        device.spec().fault == Some(Fault::SkipChunk) && at >= self.0.len() / 4 * 3
+    fn alias(&self, at: usize) -> usize {
+        at % (self.0.len() / 2)
     }
 }

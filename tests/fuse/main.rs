@@ -2,9 +2,13 @@
 //! it waiting in the kernel. Started by `tests/run fuse`, as root.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../flr/body.rs"]
+mod flr;
 mod mount;
 mod sysfs;
 #[path = "../twin/body.rs"]
 mod twin;
 
 use mount::Fuse as Mount;
+
+const NEEDS_STRACE: bool = true;
