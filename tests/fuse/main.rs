@@ -2,6 +2,8 @@
 //! it waiting in the kernel. Started by `tests/run fuse`, as root.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../faults/body.rs"]
+mod faults;
 #[path = "../flr/body.rs"]
 mod flr;
 mod mount;
@@ -12,3 +14,4 @@ mod twin;
 use mount::Fuse as Mount;
 
 const NEEDS_STRACE: bool = true;
+const IS_FUSE: bool = true;
