@@ -25,3 +25,8 @@ mod queue;
 mod reboot;
 mod starts;
 mod unfinished;
+
+use cleanslate::sim::Folder as Mount;
+
+/// How a reset that hangs is called where the killed worker dies.
+const HUNG: &str = "reset_timeout";
