@@ -8,6 +8,7 @@ use super::walk::Check::{
 };
 
 /// A fault, and what finds it.
+#[derive(Clone, Copy)]
 pub(super) struct Case {
     pub(super) fault: Fault,
     /// By which kind of reset.
@@ -31,8 +32,8 @@ const fn case(fault: Fault, method: &'static str, reason: Reason, found_by: &'st
     Case { fault, method, reason, reason_on_fuse, found_by, also_on_fuse: &[], by_chance: &[] }
 }
 
-const fn unreachable(case: Case) -> Case {
-    Case { also_on_fuse: MEMORY, ..case }
+const fn unreachable(case: &Case) -> Case {
+    Case { also_on_fuse: MEMORY, ..*case }
 }
 
 pub(super) const CASES: &[Case] = &[
@@ -41,21 +42,21 @@ pub(super) const CASES: &[Case] = &[
         reason_on_fuse: Some(Reason::WorkerStuck),
         ..case(Fault::HangReset, "flr", Reason::ResetTimeout, &[ResetReturns])
     },
-    unreachable(case(
+    unreachable(&case(
         Fault::HangReset,
         "config_flr",
         Reason::ResetFailed,
         &[ResetSays(Code::NotReady), Answers],
     )),
-    unreachable(case(Fault::Dead, "flr", Reason::FellOffBus, &[Answers])),
-    unreachable(case(Fault::DieAtReset, "flr", Reason::FellOffBus, &[Answers])),
-    unreachable(case(
+    unreachable(&case(Fault::Dead, "flr", Reason::FellOffBus, &[Answers])),
+    unreachable(&case(Fault::DieAtReset, "flr", Reason::FellOffBus, &[Answers])),
+    unreachable(&case(
         Fault::DieAtReset,
         "config_flr",
         Reason::ResetFailed,
         &[ResetSays(Code::NotReady), Answers],
     )),
-    unreachable(case(Fault::BarsLost, "flr", Reason::ConfigLost, &[Bars])),
+    unreachable(&case(Fault::BarsLost, "flr", Reason::ConfigLost, &[Bars])),
     case(Fault::DropWrites, "flr", Reason::ScrubVerify, &[Pattern, Zero]),
     // Its third session, which mends the planted words, is lost as the first one is.
     case(Fault::SkipFill, "flr", Reason::ScrubVerify, &[Pattern, Mended]),
@@ -63,19 +64,19 @@ pub(super) const CASES: &[Case] = &[
         reason_on_fuse: Some(Reason::WorkerStuck),
         ..case(Fault::SlowReset, "flr", Reason::ResetTimeout, &[ResetReturns])
     },
-    unreachable(case(
+    unreachable(&case(
         Fault::SlowReset,
         "config_flr",
         Reason::ResetFailed,
         &[ResetSays(Code::NotReady), Bars],
     )),
-    unreachable(case(
+    unreachable(&case(
         Fault::RetryStatus,
         "config_flr",
         Reason::ResetFailed,
         &[ResetSays(Code::NotReady), Bars],
     )),
-    unreachable(case(
+    unreachable(&case(
         Fault::LoseRestore,
         "config_flr",
         Reason::ConfigLost,

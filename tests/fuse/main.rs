@@ -1,6 +1,7 @@
 //! Twins behind a file system of our own, which can do what a folder cannot: answer each access, refuse it, or leave
 //! it waiting in the kernel. Started by `tests/run fuse`, as root.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::needless_range_loop, reason = "devices go by their number")]
 
 #[path = "../cases/faults.rs"]
 mod broken;
