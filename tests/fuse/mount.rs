@@ -69,7 +69,7 @@ impl Fuse {
     }
 
     pub(crate) fn counts(&self, address: PciAddress) -> io::Result<Counts> {
-        self.with(|state| state.counts(address))
+        self.with(|state| Ok(state.at(address)?.counts()))
     }
 
     pub(crate) fn set_fault(&self, address: PciAddress, fault: Option<Fault>) -> io::Result<()> {

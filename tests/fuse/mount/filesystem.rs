@@ -63,19 +63,11 @@ impl Devices {
         if let Some(target) = session {
             slot.device.session_begins(target);
         }
-        Ok(state.open(inode, session))
-    }
-
-    /// A session's file is closed, or, if not `over`, may be: one of its descriptors is.
-    fn closed(&self, inode: INodeNo, handle: FileHandle, over: bool) {
-        let (mut state, _) = self.now();
-        let is_session = state.opened(handle.0).is_some_and(|open| open.session.is_some());
-        let over = over && !state.has_sessions(inode, handle.0);
-        if let Ok((slot, _)) = state.of(inode)
-            && is_session
-        {
-            slot.session_seen(over);
+        let handle = state.open(inode, session);
+        if session.is_some() {
+            state.of(inode)?.0.session = Some(handle);
         }
+        Ok(handle)
     }
 }
 
@@ -188,6 +180,7 @@ impl Filesystem for Devices {
         match state.of(inode) {
             Ok((slot, Kind::Config)) => slot.write_config(at, bytes.to_vec(), now, reply),
             Ok((slot, Kind::Memory | Kind::Combined)) => {
+                slot.session = session.map(|_| handle.0).or(slot.session);
                 reply.written(slot.write_memory(session.unwrap_or(Target::Memory), at, bytes));
             }
             Ok((slot, Kind::Reset)) => slot.store("reset", bytes, reply),
@@ -199,23 +192,24 @@ impl Filesystem for Devices {
         state.advance(now);
     }
 
-    /// Unlike a release, this comes before `close` returns.
+    /// Unlike a release, this comes before `close` returns, whoever else has a copy of the descriptor.
     fn flush(&self, _: &Request, inode: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.closed(inode, handle, false);
+        if let Ok((slot, _)) = self.now().0.of(inode) {
+            slot.closed(handle.0);
+        }
         reply.ok();
     }
 
     fn release(
         &self,
         _: &Request,
-        inode: INodeNo,
+        _: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.closed(inode, handle, true);
         self.0.lock().close_file(handle.0);
         reply.ok();
     }

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
 
-use cleanslate::sim::{Device, DeviceSpec, Links, Memory, Stored, Target, Wrote};
+use cleanslate::sim::{Counts, Device, DeviceSpec, Links, Memory, Stored, Target, Wrote};
 use fuser::{Errno, ReplyData, ReplyWrite};
 
 /// One device, and whoever waits for it.
@@ -12,6 +12,8 @@ pub(super) struct Slot {
     pub(super) memory: Memory,
     pub(super) number: u32,
     pub(super) links: Links,
+    /// The open file whose session of writes goes on.
+    pub(super) session: Option<u64>,
     /// Who has written to `reset` and is not answered yet; the first one's reset goes on.
     writers: VecDeque<(ReplyWrite, u32)>,
     /// When that one is over; `None` with a writer: never.
@@ -33,7 +35,7 @@ impl Slot {
         let device = Device::new(spec, number, content.clone());
         let memory = Memory::over(content);
         let (writers, held) = (VecDeque::new(), Vec::new());
-        Ok(Self { device, memory, number, links, writers, due: None, held })
+        Ok(Self { device, memory, number, links, session: None, writers, due: None, held })
     }
 
     pub(super) fn writers(&self) -> usize {
@@ -78,9 +80,20 @@ impl Slot {
         count(&bytes[..written])
     }
 
-    /// Somebody looks at what a session of writes has left.
-    pub(super) fn session_seen(&mut self, over: bool) {
-        self.device.session_seen(self.memory.content().to_vec(), over);
+    /// A file is closed, by whoever else it may still be open.
+    pub(super) fn closed(&mut self, handle: u64) {
+        if self.session == Some(handle) {
+            self.session = None;
+            self.device.session_seen(self.memory.content().to_vec(), true);
+        }
+    }
+
+    /// What it has been through, with what a session has written that goes on.
+    pub(super) fn counts(&mut self) -> Counts {
+        if self.session.is_some() {
+            self.device.session_seen(self.memory.content().to_vec(), false);
+        }
+        self.device.counts()
     }
 
     pub(super) fn leave(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::Instant;
 
-use cleanslate::sim::{Counts, Device, DeviceSpec, Layout, Links, Target};
+use cleanslate::sim::{Device, DeviceSpec, Layout, Links, Target};
 use cleanslate::types::PciAddress;
 use fuser::{Errno, INodeNo};
 
@@ -106,23 +106,6 @@ impl State {
 
     pub(super) fn close_file(&mut self, handle: u64) {
         self.open.remove(&handle);
-    }
-
-    /// Whether other sessions of writes go on at this inode.
-    pub(super) fn has_sessions(&self, inode: INodeNo, but: u64) -> bool {
-        self.open.iter().any(|(handle, open)| *handle != but && open.inode == inode && open.session.is_some())
-    }
-
-    /// A device's counts, whatever of a session is not closed yet.
-    pub(super) fn counts(&mut self, address: PciAddress) -> io::Result<Counts> {
-        let sessions = self.open.values().filter(|open| open.session.is_some());
-        let writing: BTreeSet<_> = sessions.map(|open| split(open.inode).0).collect();
-        for device in writing {
-            if let Some(slot) = self.slots.get_mut(&device) {
-                slot.session_seen(false);
-            }
-        }
-        Ok(self.at(address)?.device.counts())
     }
 
     pub(super) fn bind(&mut self, address: PciAddress, driver: Option<String>) -> io::Result<()> {
