@@ -8,6 +8,7 @@ mod broken;
 #[path = "../cases/claims.rs"]
 mod claims;
 mod daemon;
+mod errors;
 #[path = "../faults/body.rs"]
 mod faults;
 #[path = "../flr/body.rs"]

@@ -63,7 +63,7 @@ impl Devices {
         if let Some(target) = session {
             slot.device.session_begins(target);
         }
-        let handle = state.open(inode, session);
+        let handle = state.open(session);
         if session.is_some() {
             state.of(inode)?.0.session = Some(handle);
         }

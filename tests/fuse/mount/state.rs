@@ -25,7 +25,6 @@ pub(super) struct State {
 /// An open file.
 #[derive(Debug)]
 pub(super) struct Open {
-    pub(super) inode: INodeNo,
     /// A text as it was when its start was read.
     pub(super) text: Vec<u8>,
     /// Where its writes go, for a session of writes.
@@ -94,9 +93,9 @@ impl State {
         Ok(inside.map(|entry| (inode(device, entry.number), entry.name, entry.kind)).collect())
     }
 
-    pub(super) fn open(&mut self, inode: INodeNo, session: Option<Target>) -> u64 {
+    pub(super) fn open(&mut self, session: Option<Target>) -> u64 {
         self.opened += 1;
-        self.open.insert(self.opened, Open { inode, text: Vec::new(), session });
+        self.open.insert(self.opened, Open { text: Vec::new(), session });
         self.opened
     }
 
