@@ -108,6 +108,9 @@ impl Device {
 
     /// `resets` are through. They leave the memory as it was, as real ones do.
     pub fn was_reset(&mut self, resets: u32) {
+        if self.spec.fault == Some(Fault::NoReset) {
+            return;
+        }
         self.resets += resets;
         match self.spec.fault {
             Some(Fault::BarsLost) => self.damage = Some(Damage::BarsLost),

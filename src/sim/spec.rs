@@ -131,7 +131,7 @@ pub enum Fault {
     RetryStatus,
     /// After a reset by a write to config space no further write arrives.
     LoseRestore,
-    /// Such a reset does nothing.
+    /// A reset of any kind returns and does nothing.
     NoReset,
     /// A transaction stays pending.
     KeepPending,

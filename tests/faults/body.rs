@@ -83,3 +83,17 @@ async fn late_is_found_by_the_deadline_alone() {
         assert!(evidence.verdict().is_good(), "{method}: {evidence:#?}");
     }
 }
+
+/// What no check finds: the kernel restores what a reset takes, so one that did nothing looks like one that did. Memory
+/// is overwritten all the same.
+#[tokio::test]
+async fn a_reset_of_the_kernels_that_did_nothing_is_not_found() {
+    let stage = Stage::set().await;
+    let secret = b"a tenant's weights";
+    stage.mount.leave(walk::address(), 0, secret).unwrap();
+    let evidence = stage.steps(Some(Fault::NoReset), "flr").await;
+    assert!(evidence.verdict().is_good(), "{evidence:#?}");
+    let counts = stage.mount.counts(walk::address()).unwrap();
+    assert_eq!((counts.resets, counts.scrubs), (0, 1));
+    assert!(stage.mount.memory(walk::address()).unwrap().iter().all(|byte| *byte == 0));
+}

@@ -24,7 +24,6 @@ fn lock(node: &Node) -> std::path::PathBuf {
 async fn stuck(node: &Node) -> (u32, char) {
     let quarantine = node.device(0).await.quarantine.unwrap();
     assert_eq!(quarantine.reason.as_str(), "worker_stuck", "{quarantine:?}");
-    assert!(quarantine.evidence.contains("request_wait_answer"), "{quarantine:?}");
     let pid =
         quarantine.evidence.split_once("worker ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

@@ -6,6 +6,7 @@ mod slot;
 mod state;
 mod tree;
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,9 @@ use nix::mount::{MntFlags, umount2};
 
 use filesystem::Devices;
 use state::State;
+
+/// A mount's source in `/proc/mounts`, before the number of the process that serves it.
+const NAME: &str = "cleanslate-twin-";
 
 /// Simulated devices behind a mount, until it is dropped: then whoever waits for one is let go, and the mount is gone.
 #[derive(Debug)]
@@ -49,11 +53,12 @@ impl Fuse {
     }
 
     fn mount(root: &Path, specs: Vec<DeviceSpec>, access: MountOption) -> io::Result<Self> {
+        sweep()?;
         let layout = Layout::create(root)?;
         let (roots, mounted) = (layout.roots().clone(), layout.devices());
         let shared = Arc::new(Shared { state: Mutex::new(State::new(layout)), changed: Condvar::new() });
         let mut config = Config::default();
-        config.mount_options = vec![MountOption::FSName("twin".into()), access];
+        config.mount_options = vec![MountOption::FSName(format!("{NAME}{}", std::process::id())), access];
         let session = fuser::spawn_mount(Devices(Arc::clone(&shared)), &mounted, &config)?;
         let clock = std::thread::Builder::new().name("twin-clock".into()).spawn({
             let shared = Arc::clone(&shared);
@@ -147,6 +152,20 @@ impl Drop for Fuse {
             assert_eq!(unmounted, Ok(()), "{}", self.mounted.display());
         }
     }
+}
+
+/// Unmounts what processes have left that were killed: whoever waits there was let go when they ended.
+fn sweep() -> io::Result<()> {
+    for line in fs::read_to_string("/proc/self/mounts")?.lines() {
+        let mut words = line.split(' ');
+        let (Some(name), Some(folder)) = (words.next(), words.next()) else { continue };
+        let process = name.strip_prefix(NAME).map(|pid| Path::new("/proc").join(pid));
+        if process.is_some_and(|process| !process.exists()) {
+            // Another process may have swept it meanwhile.
+            let _ = umount2(folder, MntFlags::MNT_DETACH);
+        }
+    }
+    Ok(())
 }
 
 impl Shared {

@@ -3,15 +3,17 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use cleanslate::sim::{Counts, DeviceSpec, Fault};
+use cleanslate::types::Roots;
 use nix::errno::Errno;
 
 use crate::Mount;
-use crate::twin::{MEMORY, Twin, address, twin, until};
+use crate::twin::{MEMORY, Twin, address, twin, until, writer_to};
 
 const COMMAND: u64 = 0x04;
 const DEVICE_CONTROL: u64 = 0x68;
@@ -264,4 +266,45 @@ fn memory_lies_as_its_fault_says() {
     twin.session(0xff);
     twin.set(Some(Fault::SkipChunk));
     assert_eq!(quarters(&write()), [0, 1, 2, 0xff]);
+}
+
+/// Not a test of its own: what `a_test_that_is_killed_leaves_nothing` kills.
+#[test]
+#[ignore = "waits to be killed"]
+fn waits_to_be_killed() {
+    let folder = std::env::var_os("TWIN_TO_BE_KILLED").unwrap();
+    let spec = DeviceSpec { fault: Some(Fault::HangReset), ..DeviceSpec::new(address()) };
+    let _mount = Mount::create(Path::new(&folder), vec![spec]).unwrap();
+    loop {
+        thread::park();
+    }
+}
+
+/// No process in state D, and no mount once the next test comes.
+#[test]
+fn a_test_that_is_killed_leaves_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("twin");
+    let mut server = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "sysfs::waits_to_be_killed"])
+        .env("TWIN_TO_BE_KILLED", &folder)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let reset = Roots::below(&folder).pci_device(address()).join("reset");
+    until("it is mounted", || reset.exists());
+    let mut writer = writer_to(&reset);
+    let call = || fs::read_to_string(format!("/proc/{}/syscall", writer.id())).unwrap();
+    until("it writes", || call().starts_with(&format!("{} ", libc::SYS_write)));
+    thread::park_timeout(Duration::from_millis(100));
+    writer.kill().unwrap();
+    until("it is in state D", || state(&writer).0 == 'D');
+    let is_mounted = || fs::read_to_string("/proc/self/mounts").unwrap().contains(folder.to_str().unwrap());
+    assert!(is_mounted());
+
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(!writer.wait().unwrap().success());
+    drop(twin(""));
+    assert!(!is_mounted());
 }

@@ -74,14 +74,20 @@ impl Twin {
     /// A writer in a process of its own, whose reset has begun by the time this returns.
     pub(crate) fn writer(&self) -> Child {
         let before = self.mount.writers(address()).unwrap();
-        // Not by `sh`, which truncates: the kernel lets nobody truncate a file behind FUSE while somebody writes to it.
-        let to = format!("of={}", self.path("reset").display());
-        let options = ["conv=notrunc,nocreat", "status=none"];
-        let mut child = Command::new("dd").arg(to).args(options).stdin(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(b"1").unwrap();
+        let child = writer_to(&self.path("reset"));
         until("it waits", || self.mount.writers(address()).unwrap() > before);
         child
     }
+}
+
+/// A process that writes to `reset`.
+pub(crate) fn writer_to(reset: &Path) -> Child {
+    // Not by `sh`, which truncates: the kernel lets nobody truncate a file behind FUSE while somebody writes to it.
+    let to = format!("of={}", reset.display());
+    let options = ["conv=notrunc,nocreat", "status=none"];
+    let mut child = Command::new("dd").arg(to).args(options).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"1").unwrap();
+    child
 }
 
 pub(crate) fn reset(path: &Path) -> Duration {
