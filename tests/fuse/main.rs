@@ -13,6 +13,7 @@ mod errors;
 mod faults;
 #[path = "../flr/body.rs"]
 mod flr;
+mod hangs;
 #[path = "../cases/holders.rs"]
 mod holders;
 mod mount;
