@@ -17,6 +17,7 @@ mod restore;
 use std::io;
 use std::time::{Duration, Instant};
 
+pub use compare::may_differ;
 pub use gate::{Way, way};
 use registers::{Registers, Width};
 

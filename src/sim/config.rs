@@ -16,6 +16,8 @@ pub(super) const CONFIG: usize = 4096;
 pub(super) const REVISION: u8 = 0x01;
 
 const COMMAND: usize = 0x04;
+const MEMORY: u8 = 1 << 1;
+const COMPLETION_TIMEOUT: u32 = 1 << 14;
 const BAR0: usize = 0x10;
 const EXPRESS: usize = 0x60;
 const DEVICE_CONTROL: usize = EXPRESS + 0x08;
@@ -109,6 +111,24 @@ impl Space {
         self
     }
 
+    /// The same with a completion timeout in its uncorrectable status.
+    pub(super) fn logged(mut self) -> Self {
+        self.set(0x104, COMPLETION_TIMEOUT, COMPLETION_TIMEOUT);
+        self
+    }
+
+    /// Gives the BAR its place.
+    pub(super) fn place(&mut self, bar: u64) {
+        let memory_64_prefetchable = 0xc;
+        self.put(BAR0, &(bar | memory_64_prefetchable).to_le_bytes());
+    }
+
+    /// Whether what answers with these bytes decodes memory at `bar`.
+    pub(super) fn is_decoded(bytes: &[u8; CONFIG], bar: u64) -> bool {
+        let register = bytes[BAR0..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        bytes[COMMAND] & MEMORY != 0 && register & !0xf == bar
+    }
+
     /// What a reset leaves of the header that nobody restored.
     pub(super) fn bars_lost(mut self) -> Self {
         self.0[COMMAND..COMMAND + 2].fill(0);
@@ -147,11 +167,11 @@ impl Space {
     }
 
     fn header(&mut self, spec: &DeviceSpec, bar: u64) {
-        let (ids, memory_64_prefetchable) = ([spec.vendor, spec.device].map(u16::to_le_bytes).concat(), 0xc);
+        let ids = [spec.vendor, spec.device].map(u16::to_le_bytes).concat();
         self.put(0x00, &ids);
         self.put(0x06, &(0x0010 | u16::from(spec.ready_at_once)).to_le_bytes());
         self.put(0x08, &(spec.class << 8 | u32::from(REVISION)).to_le_bytes());
-        self.put(BAR0, &(bar | memory_64_prefetchable).to_le_bytes());
+        self.place(bar);
         self.put(0x2c, &ids);
         self.put(0x34, &[0x40]);
     }

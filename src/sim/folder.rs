@@ -1,6 +1,5 @@
 mod config;
 mod events;
-mod files;
 mod gate;
 mod gates;
 mod memory;
@@ -13,9 +12,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use self::files::Files;
 use self::server::Server;
 use self::service::Service;
+use super::layout::Layout;
 use super::{Counts, DeviceSpec, Fault};
 use crate::types::{PciAddress, Roots};
 
@@ -35,7 +34,7 @@ impl Folder {
     /// # Errors
     /// When there is a tree already, or the files cannot be made.
     pub fn create(root: &Path, specs: Vec<DeviceSpec>) -> io::Result<Self> {
-        let service = Service::new(Files::create(root)?, specs)?;
+        let service = Service::new(Layout::create(root)?, specs)?;
         let events = service.events.descriptor()?;
         let service = Arc::new(Mutex::new(service));
         let (woken, wake) = io::pipe()?;
@@ -47,7 +46,7 @@ impl Folder {
     /// What a daemon is given to see these devices.
     #[must_use]
     pub fn roots(&self) -> Roots {
-        lock(&self.service).files.roots.clone()
+        lock(&self.service).files.roots().clone()
     }
 
     /// A device's counts, with everything in them that had happened before the call.
@@ -66,12 +65,36 @@ impl Folder {
         self.with(|service| service.set_fault(address, fault))
     }
 
+    /// Binds a driver to a device, or none.
+    ///
+    /// # Errors
+    /// When there is no such device.
+    pub fn bind(&self, address: PciAddress, driver: Option<&str>) -> io::Result<()> {
+        self.with(|service| service.bind(address, driver.map(str::to_owned)))
+    }
+
+    /// The kernel gives a device's BAR another place.
+    ///
+    /// # Errors
+    /// When there is no such device.
+    pub fn reassign(&self, address: PciAddress) -> io::Result<()> {
+        self.with(|service| service.reassign(address))
+    }
+
     /// Leaves `bytes` in a device's memory at `offset`, as a tenant does.
     ///
     /// # Errors
     /// When there is no such device or they do not fit.
     pub fn leave(&self, address: PciAddress, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.with(|service| service.leave(address, offset, bytes))
+    }
+
+    /// How many writers wait for a reset of a device.
+    ///
+    /// # Errors
+    /// When there is no such device.
+    pub fn writers(&self, address: PciAddress) -> io::Result<usize> {
+        self.with(|service| Ok(service.slot(address)?.gates.writers()))
     }
 
     /// What a device's memory holds.

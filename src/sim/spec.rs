@@ -72,7 +72,10 @@ impl DeviceSpec {
     }
 
     /// Whether there can be such a device.
-    pub(super) fn check(&self) -> Result<(), SpecError> {
+    ///
+    /// # Errors
+    /// Its memory is no multiple of 4096 bytes, or its class too large.
+    pub fn check(&self) -> Result<(), SpecError> {
         let error = |why| SpecError { text: self.address.to_string(), why };
         if self.memory == 0 || !self.memory.is_multiple_of(4096) {
             return Err(error(format!("memory={} is no multiple of 4096", self.memory)));
@@ -128,13 +131,40 @@ pub enum Fault {
     RetryStatus,
     /// After a reset by a write to config space no further write arrives.
     LoseRestore,
-    /// Such a reset does nothing.
+    /// A reset of any kind returns and does nothing.
     NoReset,
     /// A transaction stays pending.
     KeepPending,
+    /// A write to `reset` is refused with `EBUSY`: somebody has the device open.
+    Busy,
+    /// The upper half of the memory is the lower one.
+    Alias,
+    /// What is written to the last quarter of the memory is lost.
+    SkipChunk,
+    /// One bit in the middle of the memory reads one, whatever is written.
+    StuckBit,
+    /// A reset brings the link back half as wide.
+    NarrowLink,
+    /// A reset leaves an error in the uncorrectable status of config space.
+    LogError,
+    /// The kernel counts an uncorrectable error during a reset.
+    CountError,
 }
 
-const FAULTS: [(&str, Fault); 11] = [
+impl Fault {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        FAULTS.iter().map(|(_, fault)| *fault)
+    }
+
+    /// Whether only a mount that sees every access can show it.
+    #[must_use]
+    pub fn needs_fuse(self) -> bool {
+        matches!(self, Self::Busy | Self::Alias | Self::SkipChunk | Self::StuckBit)
+    }
+}
+
+const FAULTS: [(&str, Fault); 18] = [
     ("hang-reset", Fault::HangReset),
     ("dead", Fault::Dead),
     ("die-at-reset", Fault::DieAtReset),
@@ -146,6 +176,13 @@ const FAULTS: [(&str, Fault); 11] = [
     ("lose-restore", Fault::LoseRestore),
     ("no-reset", Fault::NoReset),
     ("keep-pending", Fault::KeepPending),
+    ("busy", Fault::Busy),
+    ("alias", Fault::Alias),
+    ("skip-chunk", Fault::SkipChunk),
+    ("stuck-bit", Fault::StuckBit),
+    ("narrow-link", Fault::NarrowLink),
+    ("log-error", Fault::LogError),
+    ("count-error", Fault::CountError),
 ];
 
 impl FromStr for Fault {

@@ -113,13 +113,13 @@ async fn several_devices_all_or_none() {
         node.give(&claim("all").on(0).on(1).on(2));
         let before = [0, 1, 2].map(|device| node.counts(device));
         let words = node.refused("all").await;
-        assert!(words.contains("reset_timeout") && words.contains(&name(hanging)), "{words}");
+        assert!(words.contains(crate::HUNG) && words.contains(&name(hanging)), "{words}");
         let status = node.status().await;
         for device in 0..3 {
             let shown = view(&status, device);
             assert_eq!(shown.state, "free", "{hanging}: {device}");
             if device == hanging {
-                assert_eq!(shown.quarantine.as_ref().unwrap().reason.as_str(), "reset_timeout");
+                assert_eq!(shown.quarantine.as_ref().unwrap().reason.as_str(), crate::HUNG);
             } else {
                 assert!(shown.schedulable, "its proof is as good as any");
                 assert_eq!(node.counts(device), more(before[device], 1, 1));

@@ -29,3 +29,8 @@ mod reboot;
 mod records;
 mod starts;
 mod unfinished;
+
+use cleanslate::sim::Folder as Mount;
+
+/// How a reset that hangs is called where the killed worker dies.
+const HUNG: &str = "reset_timeout";

@@ -14,9 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
+use cleanslate::sim::DeviceSpec;
 use cleanslate::sim::kubelet::Kubelet;
-use cleanslate::sim::{DeviceSpec, Folder};
 use cleanslate::types::PciAddress;
+
+use crate::Mount;
 
 pub(crate) use claim::{ClaimFile, claim, reference, uid};
 pub(crate) use daemon::{Daemon, flock, is_locked, program};
@@ -48,7 +50,7 @@ pub(crate) struct Node {
     pub(crate) pod_uid: Option<String>,
     daemon: Option<Daemon>,
     kubelet: Option<Kubelet>,
-    pub(crate) twin: Folder,
+    pub(crate) twin: Mount,
     folder: tempfile::TempDir,
 }
 
@@ -79,7 +81,7 @@ impl Node {
             format!("{},memory=65536{comma}{fields}", at(number)).parse().unwrap()
         };
         let specs = devices.iter().enumerate().map(spec).collect();
-        let twin = Folder::create(&folder.path().join("twin"), specs).unwrap();
+        let twin = Mount::create(&folder.path().join("twin"), specs).unwrap();
         Self { policy, pod_uid: None, daemon: None, kubelet: None, twin, folder }
     }
 

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use cleanslate::sim::Fault;
 use cleanslate::types::{CONFIG_FLR, Deadline};
-use cleanslate::worker::{Code, Command, Outcome, Program, Report, Worker};
+use cleanslate::worker::{Code, Outcome, Report};
 
-use super::{LONG, Stage, code, order, put, repairs};
+use super::{LONG, Stage, code, order, repairs};
 
 /// How a reset ends under a fault.
 struct Case {
@@ -132,7 +132,7 @@ async fn late_is_not_lost() {
 /// Given up, and back before the next worker comes; or not back.
 #[tokio::test]
 async fn a_device_that_comes_back_later_is_restored_by_the_next_worker() {
-    let stage = Stage::with(",fault=slow-reset,reset_ms=900");
+    let stage = Stage::with(",fault=slow-reset,reset_ms=3000");
     let (config, settings) = (stage.config(), stage.settings());
     let outcome = stage.reset_by(&order(CONFIG_FLR, Duration::from_millis(100)), LONG).await;
     assert_eq!(code(&outcome), Code::NotReady);
@@ -142,7 +142,9 @@ async fn a_device_that_comes_back_later_is_restored_by_the_next_worker() {
     assert_eq!(code(&still), Code::ConfigLost, "{still:?}");
     assert!(stage.journal().exists());
 
-    tokio::time::sleep(Duration::from_millis(900)).await;
+    while stage.config().starts_with(&[0xff; 4]) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     assert!(stage.config() != config, "it answers, reset");
     let back = stage.next_worker().await;
     assert!(repairs(&back)[0].contains("20 registers of config space restored"), "{back:?}");
@@ -162,24 +164,6 @@ async fn a_worker_is_not_killed_between_reset_and_restore() {
     let outcome = stage.reset_by(&order(CONFIG_FLR, Duration::from_millis(1500)), STEP).await;
     assert_eq!(code(&outcome), Code::NotReady, "{outcome:?}");
     assert!(stage.journal().exists());
-}
-
-/// But not for ever.
-#[tokio::test]
-async fn a_section_has_an_end_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("hangs");
-    std::os::unix::fs::symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/flr/hangs.sh"), &program).unwrap();
-    for (marked, from, to) in [(false, 700, 1400), (true, 1500, 6000)] {
-        if marked {
-            put(&program.with_extension("marked"), b"");
-        }
-        let mut worker = Worker::start(&Program(program.clone())).unwrap();
-        let start = Instant::now();
-        let outcome = worker.order(&Command::Probe, Deadline::after(STEP), |_, _| {}).await;
-        assert!(matches!(outcome, Outcome::TimedOut), "{outcome:?}");
-        assert!((from..to).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
-    }
 }
 
 /// A daemon that is killed in the middle: its worker restores what it has reset, and ends.

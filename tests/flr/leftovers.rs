@@ -73,19 +73,16 @@ async fn a_damaged_journal_is_never_taken_for_none() {
 async fn a_journal_that_time_has_passed_is_dropped() {
     let rebooted = Stage::with("");
     killed(&rebooted, true);
-    rebooted.folder.reboot().unwrap();
+    rebooted.mount.reboot().unwrap();
     let replaced = Stage::with("");
     killed(&replaced, true);
-    replaced.folder.replace(address(), 0xbeef).unwrap();
+    replaced.mount.replace(address(), 0xbeef).unwrap();
     let driven = Stage::with("");
     killed(&driven, false);
-    std::os::unix::fs::symlink("../../../bus/pci/drivers/nvme", driven.path("driver")).unwrap();
+    driven.mount.bind(address(), Some("nvme")).unwrap();
     let moved = Stage::with("");
     killed(&moved, false);
-    let elsewhere =
-        fs::read_to_string(moved.path("resource")).unwrap().replacen("0x00002020", "0x00002021", 2);
-    put(&moved.path("resource"), elsewhere.as_bytes());
-    poke(&moved, 0x14, &[0x21]);
+    moved.mount.reassign(address()).unwrap();
     for (stage, why) in [
         (rebooted, "before the node rebooted"),
         (replaced, "another card is there now"),
@@ -103,7 +100,7 @@ async fn a_journal_that_time_has_passed_is_dropped() {
 async fn under_a_driver_nothing_is_written_and_what_is_lost_is_told() {
     let stage = Stage::with("");
     killed(&stage, true);
-    std::os::unix::fs::symlink("../../../bus/pci/drivers/nvme", stage.path("driver")).unwrap();
+    stage.mount.bind(address(), Some("nvme")).unwrap();
     let config = stage.config();
     let outcome = stage.next_worker().await;
     assert_eq!(code(&outcome), Code::ConfigLost, "{outcome:?}");
@@ -115,7 +112,7 @@ async fn under_a_driver_nothing_is_written_and_what_is_lost_is_told() {
 async fn a_device_that_is_gone_may_come_back_to_its_journal() {
     let stage = Stage::with("");
     killed(&stage, true);
-    stage.folder.remove(address()).unwrap();
+    stage.mount.remove(address()).unwrap();
     assert!(repairs(&stage.next_worker().await).is_empty());
     assert!(stage.journal().exists());
 }
@@ -125,10 +122,12 @@ async fn a_device_that_is_gone_may_come_back_to_its_journal() {
 async fn a_pin_that_was_left_is_taken_off() {
     let stage = Stage::with(",fault=hang-reset");
     let before = stage.settings();
-    let outcome = stage.reset_by(&order("flr", LONG), std::time::Duration::from_millis(300)).await;
-    assert!(matches!(outcome, Outcome::TimedOut), "{outcome:?}");
+    let outcome = stage.reset_by(&order("flr", LONG), std::time::Duration::from_secs(2)).await;
+    assert!(matches!(outcome, Outcome::TimedOut | Outcome::Stuck { .. }), "{outcome:?}");
     assert_eq!(stage.settings(), ["flr", "on", "0"]);
     assert!(stage.journal().exists());
+    // A worker that is stuck keeps the lock until the kernel lets go.
+    stage.fault(None);
     let outcome = stage.next_worker().await;
     assert!(
         repairs(&outcome)[0].contains("reset_method, power/control, d3cold_allowed put back"),
@@ -137,7 +136,6 @@ async fn a_pin_that_was_left_is_taken_off() {
     assert_eq!(stage.settings(), before);
     assert!(!stage.journal().exists());
 
-    stage.fault(None);
     let outcome = stage.reset_by(&order("flr", LONG), LONG).await;
     assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
     let outcome = stage.reset_by(&order(CONFIG_FLR, LONG), LONG).await;

@@ -75,7 +75,7 @@ async fn a_device_is_proved_with_a_reset_of_our_own() {
     assert_eq!(node.inventory.refused(), []);
     assert_eq!(node.maintain(&stage, &Cause::FirstProof).await.unwrap(), NOTES);
     assert!(node.device().schedulable);
-    let counts = stage.folder.counts(super::address()).unwrap();
+    let counts = stage.mount.counts(super::address()).unwrap();
     assert_eq!((counts.resets, counts.scrubs), (1, 1));
     assert!(stage.config() == config);
 }

@@ -1,5 +1,7 @@
 //! What may be other after a function level reset than it was before; anything else is a register that was lost.
 
+use std::collections::BTreeMap;
+
 use crate::pci::capability as id;
 use crate::pci::config_space::ConfigSpace;
 
@@ -88,19 +90,31 @@ impl Exception {
     }
 }
 
+/// The bits of this function's config space that change by themselves, so that they may be other after a reset: by the
+/// offset of their dword.
+#[must_use]
+pub fn may_differ(before: &ConfigSpace) -> BTreeMap<usize, u32> {
+    let mut free = BTreeMap::new();
+    for exception in EXCEPTIONS {
+        if let Some(at) = exception.at(before) {
+            *free.entry(at).or_default() |= exception.bits;
+        }
+    }
+    free
+}
+
 /// The dwords that are other now and must not be, for people; `None`: there are none.
 pub(super) fn differences(before: &ConfigSpace, now: &ConfigSpace) -> Option<String> {
     if before.bytes().len() != now.bytes().len() {
         return Some(format!("it had {} bytes and has {}", before.bytes().len(), now.bytes().len()));
     }
+    let free = may_differ(before);
     let mut found = Vec::new();
     let dwords = |config| ConfigSpace::bytes(config).as_chunks::<4>().0;
     let other = dwords(before).iter().zip(dwords(now)).enumerate().filter(|(_, (was, is))| was != is);
     for (at, (was, is)) in other.map(|(number, dwords)| (4 * number, dwords)) {
         let (was, is) = (u32::from_le_bytes(*was), u32::from_le_bytes(*is));
-        let mine = EXCEPTIONS.iter().filter(|exception| exception.at(before) == Some(at));
-        let free = mine.fold(0, |bits, exception| bits | exception.bits);
-        if (was ^ is) & !free != 0 {
+        if (was ^ is) & !free.get(&at).unwrap_or(&0) != 0 {
             found.push(format!("{at:#05x} was {was:#010x} and is {is:#010x}"));
         }
     }

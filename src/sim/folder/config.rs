@@ -3,7 +3,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use super::files::Files;
+use crate::sim::layout::Layout;
 
 /// A device's `config`: what the device answers is written to it, and what others write to it is told to the device.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct ConfigFile {
 }
 
 impl ConfigFile {
-    pub(super) fn create(files: &Files, path: PathBuf, content: &[u8]) -> io::Result<Self> {
+    pub(super) fn create(files: &Layout, path: PathBuf, content: &[u8]) -> io::Result<Self> {
         files.put(&path, content)?;
         let file = File::options().read(true).write(true).open(&path)?;
         Ok(Self { path, file, known: content.to_vec(), is_deaf: false })
@@ -42,7 +42,7 @@ impl ConfigFile {
     ///
     /// A device that has just become deaf gets another file of this name: who has the old one open writes to
     /// nobody, and sees it as soon as he opens it anew.
-    pub(super) fn show(&mut self, files: &Files, content: &[u8], is_deaf: bool) -> io::Result<()> {
+    pub(super) fn show(&mut self, files: &Layout, content: &[u8], is_deaf: bool) -> io::Result<()> {
         if self.known != content {
             // The first dword says whether the device answers: it is the first to go and the last to come.
             let answers = content.get(..4).is_some_and(|first| first[2..] != [0xff; 2]);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use nix::sys::inotify::WatchDescriptor;
 
 use super::events::Events;
-use super::files::Files;
 use super::gate::Gate;
+use crate::sim::layout::Layout;
 
 /// The writers of a device's `reset`, one reset after the other.
 ///
@@ -24,7 +24,7 @@ pub(super) struct Gates {
 
 impl Gates {
     /// Makes `reset` in `folder`.
-    pub(super) fn put(files: &Files, events: &Events, folder: &Path) -> io::Result<Self> {
+    pub(super) fn put(files: &Layout, events: &Events, folder: &Path) -> io::Result<Self> {
         let path = folder.join("reset");
         let closed = Gate::put(&path, &files.aside("gate"), events)?;
         Ok(Self { path, closed, waiting: VecDeque::new(), due: None, done: Vec::new() })
@@ -33,7 +33,7 @@ impl Gates {
     /// The file of `watch` was opened: if it is a gate, a writer has come.
     pub(super) fn opened(
         &mut self,
-        files: &Files,
+        files: &Layout,
         events: &Events,
         watch: WatchDescriptor,
     ) -> io::Result<()> {
@@ -45,6 +45,11 @@ impl Gates {
             gate.owed += 1;
         }
         Ok(())
+    }
+
+    /// Who has come and waits for a reset that is not done.
+    pub(super) fn writers(&self) -> usize {
+        self.waiting.iter().map(|gate| gate.owed as usize).sum()
     }
 
     /// Goes on to `now`, where a reset that begins takes `takes` or never returns; how many were completed.
@@ -99,14 +104,14 @@ mod tests {
 
     struct Fixture {
         gates: Gates,
-        files: Files,
+        files: Layout,
         events: Events,
         root: tempfile::TempDir,
     }
 
     fn fixture() -> Fixture {
         let root = tempfile::tempdir().unwrap();
-        let (files, events) = (Files::create(root.path()).unwrap(), Events::new().unwrap());
+        let (files, events) = (Layout::create(root.path()).unwrap(), Events::new().unwrap());
         Fixture { gates: Gates::put(&files, &events, root.path()).unwrap(), files, events, root }
     }
 

@@ -3,8 +3,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::files::Files;
-use crate::sim::model::Target;
+use crate::sim::Target;
+use crate::sim::layout::Layout;
 
 /// A device's memory, `resource0`, and what `resource0_wc` is a name of: the same file or, for faults, a decoy.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Makes zeroed memory of `size` bytes in a device's `folder`; `decoy` is where the decoy is kept.
-    pub(super) fn create(files: &Files, folder: &Path, decoy: PathBuf, size: u64) -> io::Result<Self> {
+    pub(super) fn create(files: &Layout, folder: &Path, decoy: PathBuf, size: u64) -> io::Result<Self> {
         let blank = |path: &Path| {
             let file = OpenOptions::new()
                 .read(true)
@@ -44,7 +44,7 @@ impl Memory {
     }
 
     /// Lets the next session of writes go to `target`.
-    pub(super) fn name(&mut self, files: &Files, target: Target) -> io::Result<()> {
+    pub(super) fn name(&mut self, files: &Layout, target: Target) -> io::Result<()> {
         if self.named != target {
             files.name(&self.wc, if target == Target::Memory { &self.real } else { &self.decoy })?;
             self.named = target;

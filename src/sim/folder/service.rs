@@ -3,15 +3,15 @@ use std::io;
 use std::time::Instant;
 
 use super::events::Events;
-use super::files::Files;
 use super::slot::Slot;
+use crate::sim::layout::Layout;
 use crate::sim::{Counts, DeviceSpec, Fault};
 use crate::types::PciAddress;
 
 /// All slots of a folder, and what happens to them.
 #[derive(Debug)]
 pub(super) struct Service {
-    pub(super) files: Files,
+    pub(super) files: Layout,
     pub(super) events: Events,
     slots: BTreeMap<PciAddress, Slot>,
     holders: BTreeSet<u32>,
@@ -19,10 +19,11 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) fn new(files: Files, specs: Vec<DeviceSpec>) -> io::Result<Self> {
+    pub(super) fn new(files: Layout, specs: Vec<DeviceSpec>) -> io::Result<Self> {
         let events = Events::new()?;
         let mut slots = BTreeMap::new();
         for (number, spec) in (1..).zip(specs) {
+            possible(spec.fault)?;
             slots.insert(spec.address, Slot::plug(&files, &events, spec, number)?);
         }
         let mut service = Self { files, events, slots, holders: BTreeSet::new(), recorded: None };
@@ -35,8 +36,19 @@ impl Service {
     }
 
     pub(super) fn set_fault(&mut self, address: PciAddress, fault: Option<Fault>) -> io::Result<()> {
+        possible(fault)?;
         let slot = slot(&mut self.slots, address)?;
         slot.device.set_fault(fault);
+        slot.show(&self.files)
+    }
+
+    pub(super) fn bind(&mut self, address: PciAddress, driver: Option<String>) -> io::Result<()> {
+        slot(&mut self.slots, address)?.bind(&self.files, driver)
+    }
+
+    pub(super) fn reassign(&mut self, address: PciAddress) -> io::Result<()> {
+        let slot = slot(&mut self.slots, address)?;
+        slot.device.reassign();
         slot.show(&self.files)
     }
 
@@ -71,7 +83,9 @@ impl Service {
 
     pub(super) fn remove(&mut self, address: PciAddress) -> io::Result<Slot> {
         let slot = self.slots.remove(&address).ok_or_else(|| missing(address))?;
-        self.files.unplug(address, slot.number)?;
+        self.files.unplug(address)?;
+        std::fs::remove_dir_all(self.files.device(address))?;
+        self.files.unbind(slot.number)?;
         Ok(slot)
     }
 
@@ -130,6 +144,17 @@ impl Service {
 
 fn slot(slots: &mut BTreeMap<PciAddress, Slot>, address: PciAddress) -> io::Result<&mut Slot> {
     slots.get_mut(&address).ok_or_else(|| missing(address))
+}
+
+/// A plain file takes every write, and holds what was written.
+fn possible(fault: Option<Fault>) -> io::Result<()> {
+    match fault.filter(|fault| fault.needs_fuse()) {
+        None => Ok(()),
+        Some(fault) => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("a folder cannot show the fault {fault:?}: that takes the mount of tests/fuse"),
+        )),
+    }
 }
 
 fn missing(address: PciAddress) -> io::Error {

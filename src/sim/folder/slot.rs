@@ -8,10 +8,10 @@ use nix::sys::inotify::{AddWatchFlags, InotifyEvent, WatchDescriptor};
 
 use super::config::ConfigFile;
 use super::events::Events;
-use super::files::Files;
 use super::gates::Gates;
 use super::memory::Memory;
 use crate::sim::DeviceSpec;
+use crate::sim::layout::{Layout, gone};
 use crate::sim::model::{Device, Wrote};
 
 /// One device and its files.
@@ -31,18 +31,14 @@ pub(super) struct Slot {
 
 impl Slot {
     /// Plugs a device in.
-    pub(super) fn plug(files: &Files, events: &Events, spec: DeviceSpec, number: u32) -> io::Result<Self> {
+    pub(super) fn plug(files: &Layout, events: &Events, spec: DeviceSpec, number: u32) -> io::Result<Self> {
         spec.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let address = spec.address;
         let folder = files.device(address);
         fs::create_dir_all(folder.join("power"))?;
         let decoy = files.aside(&format!("{address}-decoy"));
         let memory = Memory::create(files, &folder, decoy, spec.memory)?;
-        if let Some(driver) = &spec.driver {
-            files.bind(address, driver, number)?;
-        }
-        let bar = (1 << 45) | u64::from(number) << 37;
-        let device = Device::new(spec, bar, memory.read()?);
+        let device = Device::new(spec, number, memory.read()?);
         let config = ConfigFile::create(files, folder.join("config"), &device.config())?;
         let gates = Gates::put(files, events, &folder)?;
         // Writes too, since equal events next to each other come as one: two sessions must not.
@@ -52,13 +48,29 @@ impl Slot {
         let mut slot =
             Self { device, memory, gates, number, folder, watch, sessions: 0, shown: Vec::new(), config };
         slot.show(files)?;
-        symlink(format!("../../../devices/pci0000:00/{address}"), files.roots.pci_device(address))?;
+        slot.bind(files, slot.device.spec.driver.clone())?;
+        files.plug(address)?;
         Ok(slot)
+    }
+
+    /// Binds a driver, or none.
+    pub(super) fn bind(&mut self, files: &Layout, driver: Option<String>) -> io::Result<()> {
+        for link in ["driver", "iommu_group"] {
+            gone(fs::remove_file(self.folder.join(link)))?;
+        }
+        files.unbind(self.number)?;
+        if let Some(driver) = &driver {
+            for (link, target) in files.bind(self.device.spec.address, driver, self.number)? {
+                symlink(target, self.folder.join(link))?;
+            }
+        }
+        self.device.bind(driver);
+        Ok(())
     }
 
     /// Brings the files to what the device answers now. An attribute that is as it was shown keeps what the daemon
     /// wrote to it.
-    pub(super) fn show(&mut self, files: &Files) -> io::Result<()> {
+    pub(super) fn show(&mut self, files: &Layout) -> io::Result<()> {
         self.memory.name(files, self.device.target())?;
         self.config.show(files, &self.device.config(), self.device.is_deaf())?;
         let attributes = self.device.attributes();
@@ -79,7 +91,7 @@ impl Slot {
     }
 
     /// Power off and on. Attributes are as at boot again, whatever the daemon wrote to them.
-    pub(super) fn power_cycle(&mut self, files: &Files) -> io::Result<()> {
+    pub(super) fn power_cycle(&mut self, files: &Layout) -> io::Result<()> {
         self.memory.noise()?;
         self.device.power_cycle(self.memory.read()?);
         self.shown.clear();
@@ -89,7 +101,7 @@ impl Slot {
     /// Takes an event in.
     pub(super) fn take(
         &mut self,
-        files: &Files,
+        files: &Layout,
         events: &mut Events,
         event: &InotifyEvent,
     ) -> io::Result<()> {
@@ -110,7 +122,7 @@ impl Slot {
     }
 
     /// Tells the device what was written to its config space.
-    fn config_written(&mut self, files: &Files) -> io::Result<()> {
+    fn config_written(&mut self, files: &Layout) -> io::Result<()> {
         let mut is_shown = true;
         for (at, bytes) in self.config.written()? {
             is_shown &= self.device.write_config(at, &bytes, Instant::now()) == Wrote::Taken;
@@ -129,7 +141,7 @@ impl Slot {
     }
 
     /// Carries out the resets that are due; returns when the next one will be.
-    pub(super) fn advance(&mut self, files: &Files, now: Instant) -> io::Result<Option<Instant>> {
+    pub(super) fn advance(&mut self, files: &Layout, now: Instant) -> io::Result<Option<Instant>> {
         let resets = self.gates.advance(now, self.device.reset_takes())?;
         if resets > 0 {
             self.device.was_reset(resets);
