@@ -148,6 +148,14 @@ impl ConfigSpace {
         Some(self.dword(at + 4) & !self.dword(at + 8))
     }
 
+    /// Whether it has registers of a link: a function of PCI Express that is not integrated into the root complex
+    /// (PCIe 7.5.3.2, device types 9 and 10).
+    #[must_use]
+    pub fn has_link(&self) -> bool {
+        let kind = self.capability(capability::EXPRESS).map(|at| self.word(at + 2) >> 4 & 0xf);
+        kind.is_some_and(|kind| !matches!(kind, 9 | 10))
+    }
+
     /// Device Status bit 5: transactions pending. `None` without a PCIe capability.
     #[must_use]
     pub fn transactions_pending(&self) -> Option<bool> {

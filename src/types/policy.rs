@@ -174,6 +174,12 @@ impl Policy {
         }
         Decision::Foreign(mismatches)
     }
+
+    /// Whether a function at this address could be ours, whoever it is.
+    #[must_use]
+    pub fn may_mean(&self, address: PciAddress) -> bool {
+        self.devices.iter().any(|rule| rule.matches.address.is_none_or(|this| this == address))
+    }
 }
 
 impl Ids {
