@@ -130,6 +130,19 @@ impl Inventory {
         }
     }
 
+    /// Why no device of this node is ours, where none is.
+    #[must_use]
+    pub fn nothing_ours(&self) -> Option<&'static str> {
+        match &*self.state.borrow() {
+            State::Read(known) if known.is_empty() => Some(if self.policy.devices.is_empty() {
+                "there are no rules that could match one; --policy names the file with them"
+            } else {
+                "no PCI function matches a rule of the policy; `cleanslate policy explain all --policy FILE` says why"
+            }),
+            _ => None,
+        }
+    }
+
     /// Reads the node's devices anew. What the ledger has to know is told before anybody is.
     pub async fn rescan(&self) {
         let _one = self.scanning.lock().await;
@@ -137,7 +150,10 @@ impl Inventory {
         let seen = match outcome {
             Outcome::Done(Report::Scanned(seen)) => seen,
             other => {
-                let why = format!("{other:?}");
+                let why = match other {
+                    Outcome::Failed(failure) => failure.text,
+                    other => format!("{other:?}"),
+                };
                 tracing::error!(%why, "the list of PCI functions cannot be read");
                 self.state.send_modify(|state| {
                     // What was known stays: a failed look says nothing about it.

@@ -44,6 +44,9 @@ fn print(status: &Status) {
         println!("SIMULATED: --sys is no sysfs, these devices are a twin's");
     }
     println!("{}", published(status.publish.as_ref()));
+    if let Some(why) = &status.nothing_ours {
+        println!("no device of this node is ours: {why}");
+    }
     println!("{}", devices(&status.ledger.devices));
     for claim in &status.ledger.claims {
         let record = &claim.record;

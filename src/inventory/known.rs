@@ -61,10 +61,12 @@ pub(super) fn known(address: PciAddress, rule: &DeviceRule, inspection: &Inspect
         Some(ScrubRule::Bars(_)) if has_memory_behind_its_bars(*vendor) => Some(format!(
             "unsupported_mode: vendor {vendor:04x} builds GPUs whose BARs are a window onto a larger memory; a scrub of BARs would leave the rest, and this version has no other scrubber for it"
         )),
-        Some(ScrubRule::Bars(_)) if !missing.is_empty() => Some(format!(
-            "unsupported_mode: it has no prefetchable memory in BARs {missing:?} that the policy names"
-        )),
-        Some(ScrubRule::Bars(_)) => shared(inspection).or_else(|| no_reset(rule, inspection)),
+        Some(ScrubRule::Bars(_)) => shared(inspection)
+            .or_else(|| {
+                let words = "unsupported_mode: it has no prefetchable memory in BARs";
+                (!missing.is_empty()).then(|| format!("{words} {missing:?} that the policy names"))
+            })
+            .or_else(|| no_reset(rule, inspection)),
     };
     let subject = Subject {
         identity,

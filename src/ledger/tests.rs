@@ -1,6 +1,7 @@
 //! The ledger over a real state folder: epochs, recovery, damage.
 
 mod damage;
+mod severity;
 mod standing;
 
 use std::path::Path;

@@ -29,6 +29,9 @@ pub struct Status {
     pub ledger: Snapshot,
     /// Devices that match the policy and are never granted as they are.
     pub refused: Vec<Refused>,
+    /// Why no device of this node is ours, where none is.
+    #[serde(default)]
+    pub nothing_ours: Option<String>,
     /// What stands in the slots of our devices, as it was last inspected.
     #[serde(default)]
     pub hardware: Vec<Hardware>,
@@ -41,7 +44,7 @@ pub struct Status {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hardware {
     /// Its name.
-    pub device: String,
+    pub name: String,
     /// Who it is.
     pub identity: Identity,
     /// Its product's name, where one is known.
@@ -93,6 +96,7 @@ impl Reporter {
             ledger: self.ledger.snapshot(),
             hardware: self.inventory.identified().iter().map(|known| hardware(known)).collect(),
             refused: refused.map(|(device, why)| Refused { device, why }).collect(),
+            nothing_ours: self.inventory.nothing_ours().map(str::to_owned),
             publish: self.publish.as_ref().map(|publish| publish.borrow().clone()),
         }
     }
@@ -100,7 +104,7 @@ impl Reporter {
 
 fn hardware(known: &Known) -> Hardware {
     Hardware {
-        device: known.subject.address.device_name(),
+        name: known.subject.address.device_name(),
         identity: known.subject.identity.clone(),
         product: known.product.clone(),
         inspection: known.inspection.clone(),

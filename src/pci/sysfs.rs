@@ -142,7 +142,8 @@ impl Function {
 /// The folder of devices cannot be read.
 pub fn functions(roots: &Roots) -> io::Result<Vec<PciAddress>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(roots.pci_devices())? {
+    let folder = roots.pci_devices();
+    for entry in fs::read_dir(&folder).map_err(named(&folder.display().to_string()))? {
         if let Ok(address) = entry?.file_name().to_string_lossy().parse() {
             found.push(address);
         }

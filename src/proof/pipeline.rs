@@ -219,3 +219,6 @@ fn good(verdict: Verdict) -> Result<(), Verdict> {
 fn unexpected(step: StepName, report: &Report) -> Verdict {
     of_end::<()>(step, &Outcome::Crashed(format!("it answered with {report:?}")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,6 +58,15 @@ pub(super) fn inspect(order: &Order, function: &Function) -> Result<Inspection, 
         None => {
             let config = ConfigSpace::read(function).map_err(|error| unread(&error))?;
             let (vendor, device) = config.ids();
+            let found = model(function).map_err(io)?;
+            // The policy was held against what the kernel found, maybe long ago.
+            if found != (vendor, device) {
+                let (was_vendor, was_device) = found;
+                let text = format!(
+                    "config: {vendor:04x}:{device:04x} answers, the kernel found {was_vendor:04x}:{was_device:04x} here"
+                );
+                return Err(Failure { code: Code::Io, errno: None, text });
+            }
             (vendor, device, config.serial(), flr::way(function, &config).err())
         }
     };

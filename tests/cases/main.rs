@@ -20,6 +20,7 @@ mod disk;
 mod faults;
 mod hang;
 mod holders;
+mod policies;
 mod quarantine;
 mod queue;
 mod reboot;

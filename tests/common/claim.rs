@@ -13,11 +13,19 @@ pub(crate) struct ClaimFile {
     results: Vec<Value>,
     timestamp: Option<String>,
     selector: Option<Value>,
+    configs: Vec<Value>,
 }
 
 /// A claim that is not allocated.
 pub(crate) fn claim(name: &str) -> ClaimFile {
-    ClaimFile { name: name.to_owned(), uid: uid(name), results: Vec::new(), timestamp: None, selector: None }
+    ClaimFile {
+        name: name.to_owned(),
+        uid: uid(name),
+        results: Vec::new(),
+        timestamp: None,
+        selector: None,
+        configs: Vec::new(),
+    }
 }
 
 /// Its UID.
@@ -54,6 +62,13 @@ impl ClaimFile {
         self
     }
 
+    /// Opaque parameters for a driver, by the claim or `FromClass`, for all of its requests.
+    pub(crate) fn asking(mut self, source: &str, driver: &str, parameters: &Value) -> Self {
+        let opaque = json!({"driver": driver, "parameters": parameters});
+        self.configs.push(json!({"source": source, "requests": [], "opaque": opaque}));
+        self
+    }
+
     /// When it was allocated.
     pub(crate) fn allocated_at(mut self, timestamp: &str) -> Self {
         self.timestamp = Some(timestamp.to_owned());
@@ -86,6 +101,9 @@ impl ClaimFile {
         });
         if !self.results.is_empty() {
             let mut allocation = json!({"devices": {"results": self.results}});
+            if !self.configs.is_empty() {
+                allocation["devices"]["config"] = json!(self.configs);
+            }
             if let Some(timestamp) = &self.timestamp {
                 allocation["allocationTimestamp"] = json!(timestamp);
             }
