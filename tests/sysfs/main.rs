@@ -9,6 +9,7 @@
 mod c21;
 mod damage;
 mod machine;
+mod place;
 mod policy;
 mod tree;
 mod virtual_functions;
