@@ -18,7 +18,7 @@ pub use allocation::{AllocatedDevice, Allocation, Claim, ClaimRef, ClaimUid, Uid
 pub use deadline::Deadline;
 pub use facts::{BarView, Baseline, Counts, Fact, HolderProcess, Inspection, Probe, Reset, Scrub, ScrubPass};
 pub use identity::Identity;
-pub use place::{DeviceNode, LinkView, Parent, Place};
+pub use place::{DeviceNode, LinkView, Parent, Place, VirtualOf};
 pub use policy::{
     CONFIG_FLR, Deadlines, Decision, DeviceRule, Ids, MatchRule, Policy, ReleasePolicy, ScrubRule, StepName,
 };

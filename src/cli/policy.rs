@@ -137,7 +137,7 @@ fn line(policy: &Policy, seen: &Seen, place: Result<Place, String>) -> serde_jso
 fn whereabouts(place: &Place) -> String {
     let mut parts =
         vec![place.driver.as_ref().map_or("no driver".to_owned(), |name| format!("driver {name}"))];
-    parts.extend(place.virtual_of.map(|(of, number)| format!("virtual function {number} of {of}")));
+    parts.extend(place.virtual_of.map(|of| format!("virtual function {} of {}", of.number, of.parent)));
     parts.extend(place.numa_node.map(|node| format!("NUMA node {node}")));
     parts.push(match (&place.root_port, &place.pcie_root) {
         (Some(port), Some(root)) => format!("root port {port} of {root}"),

@@ -7,7 +7,7 @@ use std::io;
 
 use super::sysfs::{Function, named, senseless};
 use super::{driver, link};
-use crate::types::{PciAddress, Place, Roots};
+use crate::types::{PciAddress, Place, Roots, VirtualOf};
 
 /// Everything that links and cached attributes say.
 ///
@@ -35,7 +35,7 @@ pub fn of(roots: &Roots, address: PciAddress) -> io::Result<Place> {
 ///
 /// # Errors
 /// It is one, and which cannot be told.
-fn virtual_of(roots: &Roots, address: PciAddress) -> io::Result<Option<(PciAddress, u16)>> {
+fn virtual_of(roots: &Roots, address: PciAddress) -> io::Result<Option<VirtualOf>> {
     let Some(name) = Function::at(roots, address).link_name("physfn")? else { return Ok(None) };
     let parent = name.parse().map_err(|_| senseless("physfn", &name, "a link to a PCI function"))?;
     let above = Function::at(roots, parent);
@@ -46,7 +46,7 @@ fn virtual_of(roots: &Roots, address: PciAddress) -> io::Result<Option<(PciAddre
         };
         let target = above.link_name(&name)?;
         if target.and_then(|target| target.parse().ok()) == Some(address) {
-            return Ok(Some((parent, number)));
+            return Ok(Some(VirtualOf { parent, number }));
         }
     }
     Err(senseless("physfn", &name, "a function with a virtfn link to this one"))

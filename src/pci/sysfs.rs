@@ -153,3 +153,26 @@ pub fn functions(roots: &Roots) -> io::Result<Vec<PciAddress>> {
     found.dedup();
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a failure is called depends on the number.
+    #[test]
+    fn an_error_with_its_attributes_name_keeps_its_number_and_kind() {
+        for number in [libc::EACCES, libc::EROFS, libc::ENODEV, libc::EIO, libc::ENOENT] {
+            let bare = io::Error::from_raw_os_error(number);
+            let (kind, words) = (bare.kind(), format!("config: {bare}"));
+            let error = named("config")(bare);
+            assert_eq!((errno(&error), error.kind(), error.to_string()), (Some(number), kind, words));
+        }
+        assert_eq!(errno(&senseless("vendor", "x", "a number")), None);
+    }
+
+    #[test]
+    fn of_what_makes_no_sense_only_the_beginning_is_told() {
+        let words = senseless("vendor", &"é".repeat(4000), "a number").to_string();
+        assert!(words.len() < 200 && words.ends_with("é\" and more: expected a number"), "{words}");
+    }
+}

@@ -6,7 +6,7 @@ use super::{failure, unread};
 use crate::pci::config_space::ConfigSpace;
 use crate::pci::sysfs::{self, Function};
 use crate::pci::{bar, flr, link, place};
-use crate::types::{BarView, Ids, Inspection, Parent, PciAddress, Place, Roots};
+use crate::types::{BarView, Ids, Inspection, Parent, PciAddress, Place, Roots, VirtualOf};
 use crate::worker::{Code, Failure, Order, Seen};
 
 /// Every function by its cached attributes: right even when the device is dead, and never touching it.
@@ -91,7 +91,7 @@ pub(super) fn inspect(order: &Order, function: &Function) -> Result<Inspection, 
 }
 
 /// Who the physical function is.
-fn parent(roots: &Roots, (address, number): (PciAddress, u16)) -> Result<Parent, Failure> {
+fn parent(roots: &Roots, VirtualOf { parent: address, number }: VirtualOf) -> Result<Parent, Failure> {
     let config = ConfigSpace::read(&Function::at(roots, address)).map_err(|error| {
         let Failure { code, errno, text } = unread(&error);
         Failure { code, errno, text: format!("its physical function {address}: {text}") }

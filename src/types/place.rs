@@ -19,12 +19,21 @@ pub struct Place {
     pub root_port: Option<PciAddress>,
     /// Its IOMMU group; none where the IOMMU is off.
     pub iommu_group: Option<u32>,
-    /// The physical function that it is a part of, with its own number there.
-    pub virtual_of: Option<(PciAddress, u16)>,
+    /// The physical function that it is a part of.
+    pub virtual_of: Option<VirtualOf>,
     /// Through which a process uses it.
     pub nodes: Vec<DeviceNode>,
     /// Why those cannot be told.
     pub nodes_unreadable: Option<String>,
+}
+
+/// What makes a function a virtual one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VirtualOf {
+    /// The physical function.
+    pub parent: PciAddress,
+    /// Which of its virtual functions this one is, from 0.
+    pub number: u16,
 }
 
 /// A device node on the host, of a character or block device.

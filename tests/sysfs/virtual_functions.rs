@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use cleanslate::types::Reason;
+use cleanslate::types::{Reason, VirtualOf};
 
 use crate::machine::{Machine, link, put};
 
@@ -49,7 +49,7 @@ async fn a_virtual_function_is_known_by_its_parent_and_number() {
     assert_eq!(identity(&second), format!("{parent}-vf1"));
 
     let place = taken.known(&second).unwrap().inspection.place.clone();
-    assert_eq!(place.virtual_of, Some((PHYSICAL.parse().unwrap(), 1)));
+    assert_eq!(place.virtual_of, Some(VirtualOf { parent: PHYSICAL.parse().unwrap(), number: 1 }));
     for address in [PHYSICAL, &first, &second] {
         assert_eq!(taken.quarantine(address), None, "nothing is known against {address}");
     }
