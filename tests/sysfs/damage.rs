@@ -2,6 +2,8 @@
 //! device is left out or refused with what is wrong named, its neighbour is not disturbed, and unknown is never healthy.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -237,6 +239,56 @@ async fn damaged_links_cost_their_own_device_and_are_named() {
             link(&path, held);
         }
     }
+}
+
+/// What an attribute that we may not read costs: ids are not known, and of the rest our deployment is at fault, no device.
+#[tokio::test]
+#[ignore = "root may read everything; started by the test below"]
+async fn inner_forbidden() {
+    for attribute in ["vendor", "class", "config", "resource", "reset_method", "aer_dev_fatal"] {
+        let machine = Machine::captured("01-boot-unbound");
+        let path = machine.folder(CARD).join(attribute);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+        let taken = machine.taken().await;
+        let told = taken.refused(CARD).unwrap_or_default();
+        println!("{attribute}: {told}");
+        let words = format!("{attribute}: Permission denied (os error 13)");
+        assert_eq!(taken.quarantine(CARD), None, "{attribute}");
+        assert!(taken.known(NEIGHBOUR).is_some());
+        match attribute {
+            "vendor" | "class" => assert_eq!(told, format!("its ids cannot be read: {words}")),
+            "aer_dev_fatal" => {
+                let Outcome::Done(probe) = machine.probe(CARD).await else { panic!("{attribute}") };
+                assert_eq!(probe.counters, Fact::Unreadable(words));
+            }
+            _ => {
+                assert!(told.starts_with(&format!("permission: inspect: {words}")), "{attribute}: {told}");
+                assert!(told.contains("run as root"), "{attribute}: {told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_attribute_that_we_may_not_read_blames_no_device() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("only root can become somebody else here");
+        return;
+    }
+    let exe = std::env::current_exe().unwrap();
+    let output = std::process::Command::new(exe)
+        .args(["damage::inner_forbidden", "--exact", "--ignored", "--nocapture"])
+        .current_dir("/")
+        .uid(65534)
+        .gid(65534)
+        .output();
+    let Ok(output) = output else {
+        println!("nobody else may read this checkout: {output:?}");
+        return;
+    };
+    let told = String::from_utf8_lossy(&output.stdout);
+    println!("{told}");
+    assert!(output.status.success() && told.contains("1 passed"), "{output:?}");
 }
 
 #[tokio::test]
