@@ -248,7 +248,7 @@ async fn inner_forbidden() {
     for attribute in ["vendor", "class", "config", "resource", "reset_method", "aer_dev_fatal"] {
         let machine = Machine::captured("01-boot-unbound");
         let path = machine.folder(CARD).join(attribute);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
         let taken = machine.taken().await;
         let told = taken.refused(CARD).unwrap_or_default();
         println!("{attribute}: {told}");
