@@ -5,12 +5,11 @@
 
 mod file;
 mod values;
+mod words;
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-
-use serde_saphyr::UserMessageFormatter;
 
 use crate::types::Policy;
 
@@ -41,11 +40,11 @@ pub enum ConfigError {
         path: PathBuf,
     },
     /// What stands in it is not allowed.
-    #[error("policy file {name}: {problem}")]
+    #[error("policy file {name}{problem}")]
     Content {
         /// The file.
         name: String,
-        /// What is wrong, what would be right, and the line and column.
+        /// `:<line>:<column>: `, the field, what is wrong and what would be right.
         problem: String,
     },
 }
@@ -55,14 +54,22 @@ pub enum ConfigError {
 /// # Errors
 /// When it cannot be read, or says something that is not allowed.
 pub fn load(path: &Path) -> Result<Policy, ConfigError> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     File::open(path)
-        .and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text))
+        .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
         .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-    if text.len() as u64 > LARGEST {
+    if bytes.len() as u64 > LARGEST {
         return Err(ConfigError::TooLarge { path: path.to_owned() });
     }
-    parse(&text, &path.display().to_string())
+    let name = path.display().to_string();
+    match str::from_utf8(&bytes) {
+        Ok(text) => parse(text, &name),
+        Err(error) => {
+            let line = 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+            let problem = format!(":{line}: {error}: expected YAML or JSON in UTF-8");
+            Err(ConfigError::Content { name, problem })
+        }
+    }
 }
 
 /// Parses the text of a policy file; `name` stands for it in errors.
@@ -71,13 +78,17 @@ pub fn load(path: &Path) -> Result<Policy, ConfigError> {
 /// When it says something that is not allowed.
 pub fn parse(text: &str, name: &str) -> Result<Policy, ConfigError> {
     let options = serde_saphyr::options! { with_snippet: false };
-    match serde_saphyr::from_str_with_options::<file::NodePolicy>(text, options) {
-        Ok(policy) => Ok(policy.into()),
-        Err(error) => Err(ConfigError::Content {
-            name: name.to_owned(),
-            problem: error.render_with_formatter(&UserMessageFormatter),
-        }),
-    }
+    let mut path = None;
+    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |file| {
+        serde_path_to_error::deserialize::<_, file::NodePolicy>(file).map_err(|error| {
+            path = Some(error.path().clone());
+            error.into_inner()
+        })
+    });
+    read.map(Policy::from).map_err(|error| ConfigError::Content {
+        name: name.to_owned(),
+        problem: words::problem(text, &error, path.as_ref()),
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Which devices there are on this node, and which of them are ours.
 
+mod known;
 pub mod names;
 
 use std::collections::BTreeMap;
@@ -9,31 +10,18 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::ledger::Ledger;
-use crate::proof::Subject;
 use crate::proof::verdict::{Verdict, of_end};
-use crate::types::{
-    CONFIG_FLR, Deadline, Decision, DeviceRule, Identity, Inspection, PciAddress, Policy, ScrubRule, StepName,
-};
-use crate::worker::{Bench, Command, Expected, Outcome, Report, Seen};
+use crate::types::{Deadline, Decision, DeviceRule, Identity, PciAddress, Policy, StepName};
+use crate::worker::{Bench, Command, Outcome, Report, Seen};
+
+pub use known::Known;
+use known::{known, refuse_twins};
 
 /// How long the list of functions may take.
 const SCAN: Duration = Duration::from_secs(10);
 
 /// Inspections at a time: each is a process, and its deadline runs from its start.
 const AT_ONCE: usize = 16;
-
-/// A device of ours.
-#[derive(Clone, Debug)]
-pub struct Known {
-    /// What a proof has to know of it.
-    pub subject: Subject,
-    /// What its inspection saw.
-    pub inspection: Inspection,
-    /// Its product's name, where one is known.
-    pub product: Option<String>,
-    /// Why it is never granted as it is.
-    pub unsupported: Option<String>,
-}
 
 /// Why a device cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -142,6 +130,19 @@ impl Inventory {
         }
     }
 
+    /// Why no device of this node is ours, where none is.
+    #[must_use]
+    pub fn nothing_ours(&self) -> Option<&'static str> {
+        match &*self.state.borrow() {
+            State::Read(known) if known.is_empty() => Some(if self.policy.devices.is_empty() {
+                "there are no rules that could match one; --policy names the file with them"
+            } else {
+                "no PCI function matches a rule of the policy; `cleanslate policy explain all --policy FILE` says why"
+            }),
+            _ => None,
+        }
+    }
+
     /// Reads the node's devices anew. What the ledger has to know is told before anybody is.
     pub async fn rescan(&self) {
         let _one = self.scanning.lock().await;
@@ -149,7 +150,10 @@ impl Inventory {
         let seen = match outcome {
             Outcome::Done(Report::Scanned(seen)) => seen,
             other => {
-                let why = format!("{other:?}");
+                let why = match other {
+                    Outcome::Failed(failure) => failure.text,
+                    other => format!("{other:?}"),
+                };
                 tracing::error!(%why, "the list of PCI functions cannot be read");
                 self.state.send_modify(|state| {
                     // What was known stays: a failed look says nothing about it.
@@ -161,6 +165,7 @@ impl Inventory {
             }
         };
         let ours = seen.iter().filter_map(|seen| Some((seen, self.rule_for(seen)?)));
+        let unread = seen.iter().filter_map(|seen| Some((seen.address, Err(self.unread(seen)?))));
         let before = self.identified();
         let turns = Semaphore::new(AT_ONCE);
         let inspections = ours.map(|(seen, rule)| async {
@@ -177,7 +182,7 @@ impl Inventory {
             }
         });
         let mut known: BTreeMap<_, _> =
-            futures_util::future::join_all(inspections).await.into_iter().collect();
+            futures_util::future::join_all(inspections).await.into_iter().chain(unread).collect();
         refuse_twins(&mut known);
         let mut written = true;
         for known in known.values().flatten() {
@@ -211,13 +216,6 @@ impl Inventory {
         });
     }
 
-    fn identified(&self) -> Vec<Arc<Known>> {
-        match &*self.state.borrow() {
-            State::Read(known) => known.values().flatten().cloned().collect(),
-            State::Unread | State::Failed(_) => Vec::new(),
-        }
-    }
-
     fn rule_for(&self, seen: &Seen) -> Option<&DeviceRule> {
         match &seen.ids {
             Ok(ids) => match self.policy.decide(seen.address, ids) {
@@ -232,6 +230,21 @@ impl Inventory {
                 tracing::warn!(device = %seen.address, %why, "a function's ids cannot be read; it is not ours");
                 None
             }
+        }
+    }
+
+    /// Why a function that may be ours cannot be held against the policy.
+    fn unread(&self, seen: &Seen) -> Option<String> {
+        let why = seen.ids.as_ref().err()?;
+        self.policy.may_mean(seen.address).then(|| format!("its ids cannot be read: {why}"))
+    }
+
+    /// Devices that match the policy, as they were last inspected.
+    #[must_use]
+    pub fn identified(&self) -> Vec<Arc<Known>> {
+        match &*self.state.borrow() {
+            State::Read(known) => known.values().flatten().cloned().collect(),
+            State::Unread | State::Failed(_) => Vec::new(),
         }
     }
 
@@ -274,73 +287,4 @@ impl Sick {
             _ => Err(self.words),
         }
     }
-}
-
-/// Two cards with one serial number would share one state: neither can be told from the other, so neither is used.
-fn refuse_twins(known: &mut BTreeMap<PciAddress, Result<Arc<Known>, String>>) {
-    let mut places: BTreeMap<Identity, Vec<PciAddress>> = BTreeMap::new();
-    for known in known.values().flatten() {
-        places.entry(known.subject.identity.clone()).or_default().push(known.subject.address);
-    }
-    for (identity, places) in places.into_iter().filter(|(_, places)| places.len() > 1) {
-        let all: Vec<_> = places.iter().map(PciAddress::to_string).collect();
-        let words = format!("its serial number is not unique: {identity} is at {}", all.join(" and "));
-        known.extend(places.into_iter().map(|place| (place, Err(words.clone()))));
-    }
-}
-
-fn known(address: PciAddress, rule: &DeviceRule, inspection: &Inspection) -> Known {
-    let Inspection { vendor, device, serial, bars, .. } = inspection;
-    let identity = match serial {
-        Some(serial) => Identity::from_serial(*vendor, *device, address.function(), *serial),
-        None => Identity::from_address(address),
-    };
-    let wanted = match &rule.scrub {
-        Some(ScrubRule::Bars(bars)) => bars.clone(),
-        Some(ScrubRule::Library(_)) | None => Vec::new(),
-    };
-    let memory =
-        |index: &u8| bars.iter().find(|bar| bar.index == *index && bar.prefetchable).map(|bar| bar.size);
-    let missing: Vec<_> = wanted.iter().filter(|index| memory(index).is_none()).collect();
-    let unsupported = match &rule.scrub {
-        None => Some("the policy names no way to scrub its memory".to_owned()),
-        Some(ScrubRule::Library(name)) => Some(format!(
-            "unsupported_mode: this version has no scrubber for library {name:?}, so nothing could prove the device's memory clean"
-        )),
-        Some(ScrubRule::Bars(_)) if has_memory_behind_its_bars(*vendor) => Some(format!(
-            "unsupported_mode: vendor {vendor:04x} builds GPUs whose BARs are a window onto a larger memory; a scrub of BARs would leave the rest, and this version has no other scrubber for it"
-        )),
-        Some(ScrubRule::Bars(_)) if !missing.is_empty() => Some(format!(
-            "unsupported_mode: it has no prefetchable memory in BARs {missing:?} that the policy names"
-        )),
-        Some(ScrubRule::Bars(_)) => no_reset(rule, inspection),
-    };
-    let subject = Subject {
-        identity,
-        address,
-        expected: Expected { vendor: *vendor, device: *device, serial: *serial },
-        rule: rule.clone(),
-        memory: wanted.iter().filter_map(memory).sum(),
-        bars: wanted,
-    };
-    let product = names::product(*vendor, *device).map(str::to_owned);
-    Known { subject, inspection: inspection.clone(), product, unsupported }
-}
-
-/// Why it cannot be reset as the policy wants.
-fn no_reset(rule: &DeviceRule, inspection: &Inspection) -> Option<String> {
-    let Inspection { reset_methods, no_config_flr, .. } = inspection;
-    let method = &rule.reset_method;
-    if method == CONFIG_FLR {
-        let why = no_config_flr.as_ref()?;
-        return Some(format!("unsupported_mode: no reset through its config space: {why}"));
-    }
-    (!reset_methods.contains(method)).then(|| {
-        format!("unsupported_mode: the kernel has no reset method {method:?} for it, only {reset_methods:?}")
-    })
-}
-
-/// NVIDIA, AMD and Intel: a GPU's memory is far larger than what its BARs show (`reference/hardware.md` 1.10).
-fn has_memory_behind_its_bars(vendor: u16) -> bool {
-    matches!(vendor, 0x10de | 0x1002 | 0x8086)
 }

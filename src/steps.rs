@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::alarm;
 
 use crate::pci::config_space::Unread;
-use crate::pci::sysfs::Function;
+use crate::pci::sysfs::{self, Function};
 use crate::worker::{Code, Command, Failure, Line, LockError, Order, Report, lock};
 
 /// How many seconds after our parent's deadline we end ourselves: its kill tells it more.
@@ -55,6 +55,9 @@ struct Held {
 fn obey(command: Command, held: &mut Option<Held>, reports: &mut File) -> Result<Report, Failure> {
     match command {
         Command::Scan(roots) => return inspect::scan(&roots).map(Report::Scanned),
+        Command::Locate(roots, addresses) => {
+            return Ok(Report::Located(inspect::locate(&roots, &addresses)));
+        }
         Command::Lock(order) => {
             let lock = lock(&order.run, order.address, order.token).map_err(|error| Failure {
                 code: if matches!(error, LockError::Held { .. }) { Code::Locked } else { Code::Io },
@@ -70,13 +73,21 @@ fn obey(command: Command, held: &mut Option<Held>, reports: &mut File) -> Result
     }
     let unlocked = || Failure { code: Code::Protocol, errno: None, text: "no device is locked".to_owned() };
     let Held { order, function, .. } = held.as_ref().ok_or_else(unlocked)?;
-    if !function.exists() {
+    let gone = || {
         let text = format!("{} is no longer in sysfs", order.address);
-        return Err(Failure { code: Code::Gone, errno: None, text });
+        Failure { code: Code::Gone, errno: None, text }
+    };
+    if !function.exists() {
+        return Err(gone());
     }
+    // What vanishes while it is read fails in whatever it is asked.
+    let unless_gone = |failure| if function.exists() { failure } else { gone() };
     match command {
-        Command::Inspect => inspect::inspect(function).map(Report::Inspected),
-        Command::Probe => probe::probe(order, function).map(|(probe, nodes)| Report::Probed(probe, nodes)),
+        Command::Inspect => inspect::inspect(order, function).map(Report::Inspected).map_err(unless_gone),
+        Command::Probe => {
+            let probed = probe::probe(order, function).map(|(probe, nodes)| Report::Probed(probe, nodes));
+            probed.map_err(unless_gone)
+        }
         Command::Holders => holders::holders(&order.roots, order.address, function).map(Report::Held),
         Command::Reset(wanted) => {
             reset::reset(order, function, &wanted, &mut marks(reports)).map(Report::WasReset)
@@ -85,7 +96,7 @@ fn obey(command: Command, held: &mut Option<Held>, reports: &mut File) -> Result
             let progress = |done, of| say(reports, &Report::Progress(done, of));
             scrub::bars(&order.roots, function, &bars, progress).map(Report::Scrubbed)
         }
-        Command::Scan(_) | Command::Lock(_) => Err(unlocked()),
+        Command::Scan(_) | Command::Locate(..) | Command::Lock(_) => Err(unlocked()),
     }
 }
 
@@ -123,13 +134,14 @@ fn take_stdout() -> io::Result<File> {
 }
 
 fn failure(code: Code, error: &io::Error) -> Failure {
-    let code = match error.raw_os_error() {
+    let errno = sysfs::errno(error);
+    let code = match errno {
         Some(libc::EROFS) => Code::ReadOnly,
         Some(libc::EPERM | libc::EACCES) => Code::Permission,
         Some(libc::ENODEV) => Code::Gone,
         _ => code,
     };
-    Failure { code, errno: error.raw_os_error(), text: error.to_string() }
+    Failure { code, errno, text: error.to_string() }
 }
 
 fn unread(unread: &Unread) -> Failure {

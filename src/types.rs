@@ -5,6 +5,7 @@ mod allocation;
 mod deadline;
 mod facts;
 mod identity;
+mod place;
 mod policy;
 mod reason;
 mod receipt;
@@ -17,6 +18,7 @@ pub use allocation::{AllocatedDevice, Allocation, Claim, ClaimRef, ClaimUid, Uid
 pub use deadline::Deadline;
 pub use facts::{BarView, Baseline, Counts, Fact, HolderProcess, Inspection, Probe, Reset, Scrub, ScrubPass};
 pub use identity::Identity;
+pub use place::{DeviceNode, LinkView, Parent, Place, VirtualOf};
 pub use policy::{
     CONFIG_FLR, Deadlines, Decision, DeviceRule, Ids, MatchRule, Policy, ReleasePolicy, ScrubRule, StepName,
 };

@@ -36,16 +36,14 @@ enum Kind {
 
 /// Parameters that cannot be understood.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error(
-    "{path}: {problem}; expected apiVersion: cleanslate.dev/v1alpha1, kind: SanitizationParameters and any of \
-     minimumMode (device_verified, copy_verified, copy_sampled, vendor_reported), requireReset (true, false), \
-     onchip (required, ifPossible)"
-)]
+#[error("{path}: {problem}: expected {right}")]
 pub struct ParameterError {
     /// Where they stand in the claim's status.
     path: String,
     /// What is wrong.
     problem: String,
+    /// What would be right.
+    right: &'static str,
 }
 
 /// Where an entry comes from.
@@ -66,12 +64,33 @@ pub(super) fn requirements(
         let Some(opaque) = config.opaque.as_ref().filter(|opaque| opaque.driver == driver) else { continue };
         let Some(specificity) = specificity(config, device) else { continue };
         let path = format!("status.allocation.devices.config[{index}].opaque.parameters");
-        let parameters = serde_json::from_value::<Parameters>(opaque.parameters.0.clone())
-            .map_err(|error| ParameterError { path, problem: error.to_string() })?;
+        let parameters = serde_path_to_error::deserialize(&opaque.parameters.0).map_err(|error| {
+            let field = error.path().to_string();
+            let path = if field == "." { path } else { format!("{path}.{field}") };
+            let problem = error.into_inner().to_string();
+            // What it expects is said in words of Rust.
+            let problem = problem.split(", expected").next().unwrap_or(&problem).to_owned();
+            ParameterError { path, problem, right: right(&field) }
+        })?;
         let source = if config.source == FROM_CLASS { &mut class } else { &mut claim };
         source.push((specificity, parameters));
     }
     Ok(laid_over(class).join(laid_over(claim)))
+}
+
+/// What a field takes.
+fn right(field: &str) -> &'static str {
+    match field {
+        "apiVersion" => "cleanslate.dev/v1alpha1",
+        "kind" => "SanitizationParameters",
+        "minimumMode" => "device_verified, copy_verified, copy_sampled or vendor_reported",
+        "requireReset" => "true or false",
+        "onchip" => "required or ifPossible",
+        _ => {
+            "apiVersion: cleanslate.dev/v1alpha1, kind: SanitizationParameters and any of minimumMode, requireReset, \
+             onchip"
+        }
+    }
 }
 
 /// How closely an entry names the device's request: all requests, the request, its subrequest; `None` if it is about

@@ -11,7 +11,7 @@ use super::quarantine::print_json;
 use super::{Output, fail, say};
 use crate::config;
 use crate::inventory::names;
-use crate::types::{Deadline, Decision, Ids, PciAddress, Policy, Roots};
+use crate::types::{Deadline, Decision, Ids, PciAddress, Place, Policy, Roots};
 use crate::worker::{Bench, Command as Order, Outcome, Report, Seen};
 
 const EXAMPLES: &str = "\
@@ -65,11 +65,12 @@ pub(super) fn run(args: PolicyArgs) -> ExitCode {
             match explain(&address, policy.as_deref(), sys) {
                 Ok(lines) if output == Output::Json => print_json(&lines),
                 Ok(lines) => {
-                    let word =
+                    let text =
                         |line: &serde_json::Value, field| line[field].as_str().unwrap_or_default().to_owned();
-                    let lines =
-                        lines.iter().map(|line| format!("{}: {}", word(line, "address"), word(line, "why")));
-                    say(lines.collect::<Vec<_>>().join("\n"))
+                    let line = |line| {
+                        format!("{}: {}\n  {}", text(line, "address"), text(line, "why"), text(line, "where"))
+                    };
+                    say(lines.iter().map(line).collect::<Vec<_>>().join("\n"))
                 }
                 Err(error) => fail(error),
             }
@@ -90,32 +91,66 @@ fn explain(
         Some(path) => config::load(path).map_err(|error| error.to_string())?,
         None => Policy::default(),
     };
-    let seen = scan(Roots { sys, ..Roots::default() })?;
+    let roots = Roots { sys, ..Roots::default() };
+    let seen = match ask(Order::Scan(roots.clone()))? {
+        Report::Scanned(seen) => seen,
+        other => return Err(format!("sysfs cannot be read: {other:?}")),
+    };
     let wanted: Vec<_> =
         seen.iter().filter(|seen| address.is_none_or(|address| address == seen.address)).collect();
     if let (Some(address), []) = (address, wanted.as_slice()) {
         return Err(format!("{address}: there is no such PCI function on this node"));
     }
-    Ok(wanted.into_iter().map(|seen| line(&policy, seen)).collect())
+    let places = match ask(Order::Locate(roots, wanted.iter().map(|seen| seen.address).collect()))? {
+        Report::Located(places) => places,
+        other => return Err(format!("sysfs cannot be read: {other:?}")),
+    };
+    Ok(wanted.into_iter().zip(places).map(|(seen, place)| line(&policy, seen, place)).collect())
 }
 
-fn scan(roots: Roots) -> Result<Vec<Seen>, String> {
+/// What a worker says that touches no device.
+fn ask(order: Order) -> Result<Report, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let bench = Bench { roots: roots.clone(), ..Bench::default() };
-    match runtime.block_on(bench.run(&[Order::Scan(roots)], Deadline::after(SCAN))) {
-        Outcome::Done(Report::Scanned(seen)) => Ok(seen),
+    match runtime.block_on(Bench::default().run(&[order], Deadline::after(SCAN))) {
+        Outcome::Done(report) => Ok(report),
         Outcome::Failed(failure) => Err(format!("sysfs cannot be read: {}", failure.text)),
         other => Err(format!("sysfs cannot be read: {other:?}")),
     }
 }
 
-fn line(policy: &Policy, seen: &Seen) -> serde_json::Value {
+fn line(policy: &Policy, seen: &Seen, place: Result<Place, String>) -> serde_json::Value {
     let (ours, why) = match &seen.ids {
         Ok(ids) => words(policy, seen.address, ids),
         Err(why) => (false, format!("not ours: its ids cannot be read: {why}")),
     };
-    json!({"address": seen.address, "ours": ours, "why": why, "ids": seen.ids.as_ref().ok()})
+    let told = place.as_ref().map_or_else(|why| format!("where it is cannot be read: {why}"), whereabouts);
+    json!({
+        "address": seen.address, "ours": ours, "why": why, "ids": seen.ids.as_ref().ok(),
+        "place": place.ok(), "where": told,
+    })
+}
+
+/// `driver nvme, NUMA node 1, root port 0000:00:06.0 of pci0000:00, IOMMU group 9, /dev/nvme0 (242:0)`
+fn whereabouts(place: &Place) -> String {
+    let mut parts =
+        vec![place.driver.as_ref().map_or("no driver".to_owned(), |name| format!("driver {name}"))];
+    parts.extend(place.virtual_of.map(|of| format!("virtual function {} of {}", of.number, of.parent)));
+    parts.extend(place.numa_node.map(|node| format!("NUMA node {node}")));
+    parts.push(match (&place.root_port, &place.pcie_root) {
+        (Some(port), Some(root)) => format!("root port {port} of {root}"),
+        (None, Some(root)) => format!("on the root bus of {root}"),
+        (Some(port), None) => format!("root port {port}"),
+        (None, None) => "below no root complex".to_owned(),
+    });
+    let group = place.iommu_group.map_or("no IOMMU group".to_owned(), |group| format!("IOMMU group {group}"));
+    parts.push(group);
+    parts.extend(place.nodes.iter().map(|node| match &node.number {
+        Some(number) => format!("{} ({number})", node.path.display()),
+        None => node.path.display().to_string(),
+    }));
+    parts.extend(place.nodes_unreadable.clone());
+    parts.join(", ")
 }
 
 fn words(policy: &Policy, address: PciAddress, ids: &Ids) -> (bool, String) {

@@ -42,6 +42,9 @@ fn page(status: &Status) -> Vec<String> {
         lines.push("SIMULATED: --sys is no sysfs, these devices are a twin's".to_owned());
     }
     lines.push(published(status.publish.as_ref()));
+    if let Some(why) = &status.nothing_ours {
+        lines.push(format!("no device of this node is ours: {why}"));
+    }
     lines.push(devices(&status.ledger.devices).to_string());
     for claim in &status.ledger.claims {
         let record = &claim.record;

@@ -6,12 +6,13 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::values::{
-    ApiVersion, Attempts, Bar, ClassId, Id, Kind, Library, Limit, ResetMethod, Span, Wait, present,
+    ApiVersion, Attempts, Bar, ClassId, Id, Kind, LeastMode, Library, Limit, ResetMethod, Span, Step, Wait,
+    present,
 };
-use crate::types::{DeviceRule, MatchRule, Mode, PciAddress, Policy, ReleasePolicy, ScrubRule, StepName};
+use crate::types::{DeviceRule, MatchRule, Mode, PciAddress, Policy, ReleasePolicy, ScrubRule};
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(deny_unknown_fields, rename_all = "camelCase", expecting = "a NodePolicy")]
 pub(super) struct NodePolicy {
     #[serde(rename = "apiVersion")]
     _api_version: ApiVersion,
@@ -38,11 +39,11 @@ impl TryFrom<Vec<Rule>> for Rules {
     fn try_from(rules: Vec<Rule>) -> Result<Self, String> {
         let rules: Vec<DeviceRule> = rules.into_iter().map(|rule| rule.0).collect();
         for (index, rule) in rules.iter().enumerate() {
-            let first = rules.iter().position(|other| other.matches == rule.matches).unwrap_or(index);
-            if first != index {
+            let hides = |earlier: &DeviceRule| earlier.matches.covers(&rule.matches);
+            if let Some(first) = rules[..index].iter().position(hides) {
                 return Err(format!(
-                    "devices[{index}] matches the same as devices[{first}], and only the first rule that \
-                     matches a device counts: expected one of them"
+                    "devices[{index}] never counts, since devices[{first}] matches every device that it matches \
+                     and comes first: expected one of them, or the narrower one first"
                 ));
             }
         }
@@ -55,7 +56,7 @@ impl TryFrom<Vec<Rule>> for Rules {
 struct Rule(DeviceRule);
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a rule, for example {match: {vendor: \"10de\"}}")]
 struct RuleFields {
     r#match: Match,
     #[serde(default, deserialize_with = "present")]
@@ -63,14 +64,9 @@ struct RuleFields {
     #[serde(default)]
     reset: ResetMethod,
     #[serde(default)]
-    deadlines: BTreeMap<StepName, Limit>,
-    #[serde(default = "least_mode", rename = "minimumMode")]
-    minimum_mode: Mode,
-}
-
-/// A policy that says nothing asks for every word to be read back: what a vendor merely reports needs its consent.
-fn least_mode() -> Mode {
-    Mode::CopyVerified
+    deadlines: BTreeMap<Step, Limit>,
+    #[serde(default, rename = "minimumMode", deserialize_with = "present")]
+    minimum_mode: Option<LeastMode>,
 }
 
 impl TryFrom<RuleFields> for Rule {
@@ -83,11 +79,12 @@ impl TryFrom<RuleFields> for Rule {
         if matches!(scrub, Some(ScrubRule::Bars(_))) && (matches.vendor.is_none() || matches.device.is_none())
         {
             return Err("scrub.bars says that these BARs are all of the memory, which holds for one model \
-                        only: expected match.vendor and match.device"
+                        only: expected match.vendor and match.device beside it"
                 .to_owned());
         }
-        let deadlines = fields.deadlines.into_iter().map(|(step, limit)| (step, limit.0)).collect();
-        let minimum_mode = fields.minimum_mode;
+        let deadlines = fields.deadlines.into_iter().map(|(step, limit)| (step.0, limit.0)).collect();
+        // What a vendor merely reports needs the policy's consent.
+        let minimum_mode = fields.minimum_mode.map_or(Mode::CopyVerified, |mode| mode.0);
         Ok(Self(DeviceRule { matches, scrub, reset_method: fields.reset.0, deadlines, minimum_mode }))
     }
 }
@@ -97,7 +94,7 @@ impl TryFrom<RuleFields> for Rule {
 struct Match(MatchRule);
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "fields, for example {vendor: \"10de\"}")]
 struct MatchFields {
     #[serde(default, deserialize_with = "present")]
     vendor: Option<Id>,
@@ -120,13 +117,17 @@ impl TryFrom<MatchFields> for Match {
             address: fields.address,
         };
         if rule == MatchRule::default() {
-            return Err("match is empty, which would make every PCI function of the node ours: expected at \
-                        least one of vendor, class, address"
-                .to_owned());
+            return Err("it is empty, which would make every PCI function of the node ours".to_owned());
         }
         if let MatchRule { vendor: None, device: Some(device), .. } = rule {
             return Err(format!(
-                "match.device {device:04x} means another model with each vendor: expected match.vendor beside it"
+                "device {device:04x} means another model with each vendor: expected vendor beside it"
+            ));
+        }
+        if let Some((class, what)) = rule.lifeline() {
+            return Err(format!(
+                "class {class:06x} is {what}, which the node may live on, so nothing is ours by that alone: \
+                 expected address, or vendor and device, beside it"
             ));
         }
         Ok(Self(rule))
@@ -138,7 +139,7 @@ impl TryFrom<MatchFields> for Match {
 struct Scrub(ScrubRule);
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "fields, for example {bars: [0]}")]
 struct ScrubFields {
     #[serde(default, deserialize_with = "present")]
     bars: Option<Vec<Bar>>,
@@ -155,31 +156,24 @@ impl TryFrom<ScrubFields> for Scrub {
                 let bars: Vec<u8> = bars.into_iter().map(|bar| bar.0).collect();
                 if bars.is_empty() {
                     return Err(
-                        "scrub.bars is empty: expected the numbers of all memory BARs, for example [0]"
-                            .to_owned(),
+                        "bars is empty: expected the numbers of all memory BARs, for example [0]".to_owned()
                     );
                 }
                 let twice = bars.iter().enumerate().find(|(index, bar)| bars[..*index].contains(bar));
                 match twice {
-                    Some((_, bar)) => {
-                        Err(format!("scrub.bars names BAR {bar} twice: expected each BAR once"))
-                    }
+                    Some((_, bar)) => Err(format!("bars names BAR {bar} twice: expected each BAR once")),
                     None => Ok(Self(ScrubRule::Bars(bars))),
                 }
             }
             (None, Some(library)) => Ok(Self(ScrubRule::Library(library.0))),
-            (Some(_), Some(_)) => Err("scrub names both bars and library: expected one of them".to_owned()),
-            (None, None) => {
-                Err("scrub is empty: expected bars, for example {bars: [0]}, or library, for example \
-                                 {library: nvidia}; without scrub the device is never granted"
-                    .to_owned())
-            }
+            (Some(_), Some(_)) => Err("it names both bars and library: expected one of them".to_owned()),
+            (None, None) => Err("it is empty, and without a scrub the device is never granted".to_owned()),
         }
     }
 }
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "fields, for example {wait: 20s}")]
 struct Release {
     #[serde(default, deserialize_with = "present")]
     wait: Option<Wait>,

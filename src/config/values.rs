@@ -5,15 +5,15 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde::{Deserialize, Deserializer};
 
-use crate::types::CONFIG_FLR;
+use crate::types::{CONFIG_FLR, Mode, StepName};
 
 const LONGEST: Duration = Duration::from_secs(600);
 /// The kubelet gives up after 45 s, and the call has more to do than to wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(35);
 /// The kernel's words, and ours.
-const RESET_METHODS: [&str; 8] =
+pub(super) const RESET_METHODS: [&str; 8] =
     ["device_specific", "acpi", "flr", "af_flr", "pm", "bus", "cxl_bus", CONFIG_FLR];
-const LIBRARIES: [&str; 1] = ["nvidia"];
+pub(super) const LIBRARIES: [&str; 1] = ["nvidia"];
 
 /// For optional fields: a field that is there has a value. A `null` (a line left unfinished) would otherwise
 /// stand for "any device".
@@ -44,19 +44,33 @@ macro_rules! word {
     };
 }
 
-word!(ApiVersion(()), |text| exactly("apiVersion", text, "cleanslate.dev/v1alpha1"));
-word!(Kind(()), |text| exactly("kind", text, "NodePolicy"));
+word!(ApiVersion(()), |text| exactly(text, "cleanslate.dev/v1alpha1"));
+word!(Kind(()), |text| exactly(text, "NodePolicy"));
 word!(Id(u16), |text| {
     let id = hex(text, 4).and_then(|id| u16::try_from(id).ok());
-    id.ok_or_else(|| format!("{text:?} is no PCI id: expected four hexadecimal digits, for example 10de"))
+    id.ok_or_else(|| format!("{text:?} is no PCI id"))
 });
-word!(ClassId(u32), |text| {
-    hex(text, 6).ok_or_else(|| {
-        format!("{text:?} is no PCI class: expected six hexadecimal digits, for example 120000")
-    })
-});
+word!(ClassId(u32), |text| { hex(text, 6).ok_or_else(|| format!("{text:?} is no PCI class")) });
 word!(Library(String), |text| one_of("library", text, &LIBRARIES));
 word!(ResetMethod(String), |text| one_of("reset method", text, &RESET_METHODS));
+word!(
+    /// How the memory must be verified at least.
+    LeastMode(Mode),
+    |text| {
+        let mode = Mode::ALL.into_iter().find(|mode| mode.as_str() == text);
+        mode.ok_or_else(|| format!("{text:?} is no mode that we know"))
+    }
+);
+word!(
+    /// A step with a deadline of its own.
+    #[derive(PartialEq, Eq, PartialOrd, Ord)]
+    Step(StepName),
+    |text| {
+        let step = StepName::ALL.into_iter().find(|step| step.as_str() == text);
+        let all = StepName::ALL.map(StepName::as_str).join(", ");
+        step.ok_or_else(|| format!("{text:?} is no step: expected one of {all}"))
+    }
+);
 word!(
     /// A deadline.
     Limit(Duration),
@@ -71,11 +85,7 @@ word!(
 word!(
     /// A span over which something is spread; zero is at once.
     Span(Duration),
-    |text| if text.parse::<SignedDuration>().is_ok_and(|span| span.is_zero()) {
-        Ok(Duration::ZERO)
-    } else {
-        duration(text, LONGEST)
-    }
+    |text| span(text, LONGEST).ok_or_else(|| no_time(text, "zero or more,", LONGEST))
 );
 
 impl Default for ResetMethod {
@@ -109,20 +119,22 @@ impl TryFrom<i64> for Attempts {
     fn try_from(number: i64) -> Result<Self, String> {
         let attempts = u32::try_from(number).ok().filter(|attempts| *attempts <= 1000);
         attempts.map(Self).ok_or_else(|| {
-            format!("attempts is {number}: expected 0 (only an operator ends a quarantine) to 1000")
+            format!(
+                "{number} is too few or too many: expected 0 (only an operator ends a quarantine) to 1000"
+            )
         })
     }
 }
 
-fn exactly(field: &str, text: &str, right: &str) -> Result<(), String> {
-    if text == right { Ok(()) } else { Err(format!("{field} is {text:?}: expected {right}")) }
+fn exactly(text: &str, right: &str) -> Result<(), String> {
+    if text == right { Ok(()) } else { Err(format!("{text:?} is none that we know: expected {right}")) }
 }
 
 fn one_of(thing: &str, text: &str, words: &[&str]) -> Result<String, String> {
     if words.contains(&text) {
         Ok(text.to_owned())
     } else {
-        Err(format!("{text:?} is no {thing} that we know: expected one of {}", words.join(", ")))
+        Err(format!("{text:?} is no {thing} that we know"))
     }
 }
 
@@ -133,12 +145,18 @@ fn hex(text: &str, digits: usize) -> Option<u32> {
 }
 
 fn duration(text: &str, most: Duration) -> Result<Duration, String> {
-    let parsed = text.parse::<SignedDuration>().ok().and_then(|span| Duration::try_from(span).ok());
-    parsed.filter(|span| !span.is_zero() && *span <= most).ok_or_else(|| {
-        format!(
-            "{text:?} is no time that is allowed here: expected a number and a unit, for example 200ms, 2s or \
-             1m 30s, above zero and at most {} s",
-            most.as_secs()
-        )
-    })
+    span(text, most).filter(|span| !span.is_zero()).ok_or_else(|| no_time(text, "above zero and", most))
+}
+
+fn span(text: &str, most: Duration) -> Option<Duration> {
+    let span = text.parse::<SignedDuration>().ok().and_then(|span| Duration::try_from(span).ok());
+    span.filter(|span| *span <= most)
+}
+
+fn no_time(text: &str, least: &str, most: Duration) -> String {
+    format!(
+        "{text:?} is no time that is allowed here: expected a number and a unit, for example 200ms, 2s or 1m 30s, \
+         {least} at most {} s",
+        most.as_secs()
+    )
 }

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod damage;
+mod severity;
 mod standing;
 
 use std::path::Path;

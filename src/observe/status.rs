@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, Known};
 use crate::kubelet::registration::KubeletVerdict;
 use crate::ledger::{Ledger, Snapshot};
 use crate::publish::PublishView;
+use crate::types::{Identity, Inspection};
 
 /// The state of a node. Fields are only added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,9 +29,29 @@ pub struct Status {
     pub ledger: Snapshot,
     /// Devices that match the policy and are never granted as they are.
     pub refused: Vec<Refused>,
+    /// Why no device of this node is ours, where none is.
+    #[serde(default)]
+    pub nothing_ours: Option<String>,
+    /// What stands in the slots of our devices, as it was last inspected.
+    #[serde(default)]
+    pub hardware: Vec<Hardware>,
     /// What the API server has of this node; `None` for a node without one.
     #[serde(default)]
     pub publish: Option<PublishView>,
+}
+
+/// A device as its inspection saw it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Hardware {
+    /// Its name.
+    pub name: String,
+    /// Who it is.
+    pub identity: Identity,
+    /// Its product's name, where one is known.
+    pub product: Option<String>,
+    /// Ids, BARs, link, place.
+    #[serde(flatten)]
+    pub inspection: Inspection,
 }
 
 /// A device that is never granted as it is.
@@ -73,8 +94,19 @@ impl Reporter {
             simulated: self.simulated,
             registration: self.registration.borrow().to_string(),
             ledger: self.ledger.snapshot(),
+            hardware: self.inventory.identified().iter().map(|known| hardware(known)).collect(),
             refused: refused.map(|(device, why)| Refused { device, why }).collect(),
+            nothing_ours: self.inventory.nothing_ours().map(str::to_owned),
             publish: self.publish.as_ref().map(|publish| publish.borrow().clone()),
         }
+    }
+}
+
+fn hardware(known: &Known) -> Hardware {
+    Hardware {
+        name: known.subject.address.device_name(),
+        identity: known.subject.identity.clone(),
+        product: known.product.clone(),
+        inspection: known.inspection.clone(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::sysfs::Function;
+use super::sysfs::{Function, senseless};
 use crate::types::Roots;
 
 /// The total of one of `aer_dev_correctable`, `aer_dev_nonfatal`, `aer_dev_fatal`; `None` where the function has
@@ -14,14 +14,11 @@ use crate::types::Roots;
 /// # Errors
 /// The file is there and cannot be read or makes no sense.
 pub fn total(function: &Function, attribute: &str) -> io::Result<Option<u64>> {
-    let text = match function.text(attribute) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let bad = |line: &str| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("{attribute} holds the line {line:?}"))
-    };
+    let Some(text) = function.optional(attribute)? else { return Ok(None) };
+    let bad = |line: &str| senseless(attribute, line, "lines of a label and a number");
+    if text.is_empty() {
+        return Err(bad(""));
+    }
     let mut sum = 0_u64;
     for line in text.lines() {
         let (label, number) = line.rsplit_once(' ').ok_or_else(|| bad(line))?;
@@ -39,14 +36,8 @@ pub fn total(function: &Function, attribute: &str) -> io::Result<Option<u64>> {
 /// # Errors
 /// The file is there and cannot be read or is no number.
 pub fn port_total(port: &Function, attribute: &str) -> io::Result<Option<u64>> {
-    match port.text(attribute) {
-        Ok(text) => text
-            .parse()
-            .map(Some)
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{attribute} holds {text:?}"))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    let Some(text) = port.optional(attribute)? else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| senseless(attribute, &text, "a number"))
 }
 
 /// Whether the kernel's AER service serves any port. Where firmware does, the counters stay zero for ever, and what

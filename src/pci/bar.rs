@@ -13,7 +13,7 @@ pub use mapped::MappedMemory;
 pub use memory::Memory;
 
 use super::config_space::ConfigSpace;
-use super::sysfs::Function;
+use super::sysfs::{Function, senseless};
 
 const IO: u64 = 0x100;
 const MEMORY: u64 = 0x200;
@@ -51,7 +51,10 @@ impl Bar {
 pub fn bars(function: &Function) -> io::Result<Vec<Bar>> {
     let text = function.text("resource")?;
     let bad =
-        |line: &str| io::Error::new(io::ErrorKind::InvalidData, format!("resource holds the line {line:?}"));
+        |line: &str| senseless("resource", line, "start, end and flags, each 0x and hexadecimal digits");
+    if text.lines().count() < 6 {
+        return Err(senseless("resource", &text, "a line for each of six BARs"));
+    }
     let mut found = Vec::new();
     for (index, line) in (0..6_u8).zip(text.lines()) {
         let mut numbers = line.split_whitespace().map(|word| {

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use super::capability;
-use super::sysfs::Function;
+use super::sysfs::{Function, named};
 
 const SIZE: usize = 4096;
 /// A conventional function's.
@@ -37,10 +37,11 @@ impl ConfigSpace {
     /// # Errors
     /// See [`Unread`].
     pub fn read(function: &Function) -> Result<Self, Unread> {
-        let file = File::open(function.path("config")).map_err(Unread::Io)?;
+        let io = |error| Unread::Io(named("config")(error));
+        let file = File::open(function.path("config")).map_err(io)?;
         for read in 1.. {
             let mut first = [0; 4];
-            file.read_exact_at(&mut first, 0).map_err(Unread::Io)?;
+            file.read_exact_at(&mut first, 0).map_err(io)?;
             if first != [0xff; 4] {
                 break;
             }
@@ -51,7 +52,7 @@ impl ConfigSpace {
         }
         let mut bytes = vec![0; SIZE];
         for start in (0..SIZE).step_by(BLOCK) {
-            let got = file.read_at(&mut bytes[start..start + BLOCK], start as u64).map_err(Unread::Io)?;
+            let got = file.read_at(&mut bytes[start..start + BLOCK], start as u64).map_err(io)?;
             if got == 0 && start == CONVENTIONAL {
                 bytes.truncate(CONVENTIONAL);
                 break;
@@ -61,7 +62,7 @@ impl ConfigSpace {
             }
             if bytes[start..start + BLOCK].as_chunks::<4>().0.contains(&[0xff; 4]) {
                 let mut first = [0; 4];
-                file.read_exact_at(&mut first, 0).map_err(Unread::Io)?;
+                file.read_exact_at(&mut first, 0).map_err(io)?;
                 if first == [0xff; 4] {
                     return Err(Unread::Lost);
                 }
@@ -148,6 +149,14 @@ impl ConfigSpace {
         Some(self.dword(at + 4) & !self.dword(at + 8))
     }
 
+    /// Whether it has registers of a link: a function of PCI Express that is not integrated into the root complex
+    /// (PCIe 7.5.3.2, device types 9 and 10).
+    #[must_use]
+    pub fn has_link(&self) -> bool {
+        let kind = self.capability(capability::EXPRESS).map(|at| self.word(at + 2) >> 4 & 0xf);
+        kind.is_some_and(|kind| !matches!(kind, 9 | 10))
+    }
+
     /// Device Status bit 5: transactions pending. `None` without a PCIe capability.
     #[must_use]
     pub fn transactions_pending(&self) -> Option<bool> {
@@ -170,6 +179,7 @@ impl ConfigSpace {
 
 fn first(function: &Function) -> io::Result<u32> {
     let mut dword = [0; 4];
-    File::open(function.path("config"))?.read_exact_at(&mut dword, 0)?;
+    let read = File::open(function.path("config")).and_then(|file| file.read_exact_at(&mut dword, 0));
+    read.map_err(named("config"))?;
     Ok(u32::from_le_bytes(dword))
 }

@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
-use super::sysfs::Function;
-use crate::types::Roots;
+use nix::sys::stat::{major, minor};
+
+use super::sysfs::{self, Function, named};
+use crate::types::{DeviceNode, Roots};
 
 /// How deep below a function's folder a driver keeps its character devices: `drm/card0/dev`, `accel/accel0/dev`.
 const DEPTH: usize = 3;
@@ -22,43 +25,71 @@ pub fn bound(function: &Function) -> io::Result<Option<String>> {
 /// devices found below the function's folder, none for an unbound one. Paths are as a container sees them.
 ///
 /// # Errors
-/// sysfs cannot be read, or a node that must be there is not.
-pub fn nodes(roots: &Roots, function: &Function) -> io::Result<Vec<PathBuf>> {
+/// sysfs cannot be read, or a node that must be there is not, or is another device's.
+pub fn nodes(roots: &Roots, function: &Function) -> io::Result<Vec<DeviceNode>> {
     let Some(driver) = bound(function)? else { return Ok(Vec::new()) };
-    let names = if driver == "vfio-pci" {
+    let mut wanted = Vec::new();
+    if driver == "vfio-pci" {
         let group = function.link_name("iommu_group")?.ok_or_else(|| {
             io::Error::other("bound to vfio-pci and has no iommu_group: the IOMMU is off on this node")
         })?;
-        vec![format!("vfio/{group}"), "vfio/vfio".to_owned()]
+        wanted = vec![(format!("vfio/{group}"), None), ("vfio/vfio".to_owned(), None)];
     } else {
-        let mut names = Vec::new();
-        character_devices(function.folder(), DEPTH, &mut names)?;
-        names.sort();
-        names
-    };
-    for name in &names {
-        fs::metadata(roots.dev.join(name))
-            .map_err(|error| io::Error::new(error.kind(), format!("device node {name}: {error}")))?;
+        character_devices(function.folder(), DEPTH, &mut wanted)?;
+        wanted.sort();
     }
-    Ok(names.into_iter().map(|name| Path::new("/dev").join(name)).collect())
+    wanted.iter().map(|(name, number)| node(roots, name, number.as_deref())).collect()
 }
 
-fn character_devices(folder: &Path, depth: usize, names: &mut Vec<String>) -> io::Result<()> {
+/// A node below `/dev`, which must be there and be the device that the kernel means, where that is known.
+fn node(roots: &Roots, name: &str, kernels: Option<&str>) -> io::Result<DeviceNode> {
+    let path = roots.dev.join(name);
+    let found = fs::metadata(path).map_err(named(&format!("device node {name}")))?;
+    let number = || format!("{}:{}", major(found.rdev()), minor(found.rdev()));
+    let kind = found.file_type();
+    let number = (kind.is_char_device() || kind.is_block_device()).then(number);
+    match (&number, kernels) {
+        (Some(number), Some(kernels)) if number != kernels => {
+            Err(io::Error::other(format!("device node {name} is {number}, the kernel's is {kernels}")))
+        }
+        _ => Ok(DeviceNode { path: Path::new("/dev").join(name), number }),
+    }
+}
+
+/// Names below `/dev` with their numbers. What vanishes meanwhile is not there.
+fn character_devices(
+    folder: &Path,
+    depth: usize,
+    found: &mut Vec<(String, Option<String>)>,
+) -> io::Result<()> {
     if depth == 0 {
         return Ok(());
     }
-    for entry in fs::read_dir(folder)? {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(named(&folder.display().to_string()))?,
+    };
+    for entry in entries {
         let entry = entry?;
         // Links lead to other devices.
         if !entry.file_type()?.is_dir() {
             continue;
         }
         let path = entry.path();
-        if path.join("dev").exists() {
-            let uevent = fs::read_to_string(path.join("uevent"))?;
-            names.extend(uevent.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(str::to_owned));
+        if let Some(number) = if_there(&path.join("dev"))? {
+            let uevent = if_there(&path.join("uevent"))?.unwrap_or_default();
+            let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+            found.extend(name.map(|name| (name.to_owned(), Some(number))));
         }
-        character_devices(&path, depth - 1, names)?;
+        character_devices(&path, depth - 1, found)?;
     }
     Ok(())
+}
+
+fn if_there(path: &Path) -> io::Result<Option<String>> {
+    match sysfs::read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(named(&path.display().to_string())(error)),
+    }
 }

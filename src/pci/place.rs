@@ -1,19 +1,64 @@
-//! Where a function sits in the machine. Only hints for schedulers: what cannot be read is not known.
+//! Where a function is in the machine. But for what a virtual one is a part of, only hints for schedulers and people:
+//! what cannot be read is not known.
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 
-use super::sysfs::Function;
+use super::sysfs::{Function, named, senseless};
+use super::{driver, link};
+use crate::types::{PciAddress, Place, Roots, VirtualOf};
+
+/// Everything that links and cached attributes say.
+///
+/// # Errors
+/// What it is a part of, or its driver, cannot be read.
+pub fn of(roots: &Roots, address: PciAddress) -> io::Result<Place> {
+    let function = &Function::at(roots, address);
+    let (nodes, nodes_unreadable) = match driver::nodes(roots, function) {
+        Ok(nodes) => (nodes, None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    };
+    Ok(Place {
+        driver: driver::bound(function)?,
+        numa_node: numa_node(function),
+        pcie_root: root(function),
+        root_port: link::root_port(roots, function).ok().flatten(),
+        iommu_group: function.link_name("iommu_group").ok().flatten().and_then(|group| group.parse().ok()),
+        virtual_of: virtual_of(roots, address)?,
+        nodes,
+        nodes_unreadable,
+    })
+}
+
+/// The physical function of a virtual one, and the number that this one has there; `None` for one that is none.
+///
+/// # Errors
+/// It is one, and which cannot be told.
+fn virtual_of(roots: &Roots, address: PciAddress) -> io::Result<Option<VirtualOf>> {
+    let Some(name) = Function::at(roots, address).link_name("physfn")? else { return Ok(None) };
+    let parent = name.parse().map_err(|_| senseless("physfn", &name, "a link to a PCI function"))?;
+    let above = Function::at(roots, parent);
+    for entry in fs::read_dir(above.folder()).map_err(named("physfn"))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let Some(number) = name.strip_prefix("virtfn").and_then(|number| number.parse().ok()) else {
+            continue;
+        };
+        let target = above.link_name(&name)?;
+        if target.and_then(|target| target.parse().ok()) == Some(address) {
+            return Ok(Some(VirtualOf { parent, number }));
+        }
+    }
+    Err(senseless("physfn", &name, "a function with a virtfn link to this one"))
+}
 
 /// The NUMA node next to the function; the kernel shows -1 where the firmware names none.
-#[must_use]
-pub fn numa_node(function: &Function) -> Option<u32> {
+fn numa_node(function: &Function) -> Option<u32> {
     function.text("numa_node").ok()?.parse().ok()
 }
 
 /// The root complex above the function, the first folder of its real path that is one: `pci0000:00`.
-#[must_use]
-pub fn root(function: &Function) -> Option<String> {
+fn root(function: &Function) -> Option<String> {
     let path = fs::canonicalize(function.folder()).ok()?;
     path.iter().filter_map(OsStr::to_str).find(|part| is_root(part)).map(str::to_owned)
 }

@@ -37,7 +37,7 @@ impl Subject {
     #[must_use]
     pub fn deadline(&self, step: StepName) -> Duration {
         let fixed = self.rule.deadlines.contains_key(&step);
-        let bytes = if step == StepName::Scrub && !fixed { 4 * self.memory } else { 0 };
+        let bytes = if step == StepName::Scrub && !fixed { self.memory.saturating_mul(4) } else { 0 };
         self.rule.deadline(step) + Duration::from_secs(bytes / SLOWEST_BYTES_PER_SECOND)
     }
 }

@@ -106,7 +106,9 @@ pub fn of_end<T>(step: StepName, outcome: &Outcome<T>) -> Verdict {
 }
 
 fn of_failure(step: StepName, failure: &Failure) -> Verdict {
-    let errno = failure.errno.map_or_else(String::new, |errno| format!(" (errno {errno})"));
+    // The system's own words say it already.
+    let errno = failure.errno.filter(|_| !failure.text.contains("(os error"));
+    let errno = errno.map_or_else(String::new, |errno| format!(" (errno {errno})"));
     let text = format!("{}: {}{errno}", step.as_str(), failure.text);
     match (failure.code, step) {
         (Code::Locked | Code::Driver | Code::NoMemory | Code::Gone, _) => Verdict::refuse(text),

@@ -77,10 +77,10 @@ fn attributes(
     all.insert(ours("vendor"), text(&format!("{:04x}", inspection.vendor)));
     all.insert(ours("device"), text(&format!("{:04x}", inspection.device)));
     all.extend(product.as_ref().map(|name| (ours("productName"), text(name))));
-    all.extend(inspection.driver.as_ref().map(|name| (ours("driver"), text(name))));
-    all.extend(inspection.pcie_root.as_ref().map(|root| (standard("pcieRoot"), text(root))));
+    all.extend(inspection.place.driver.as_ref().map(|name| (ours("driver"), text(name))));
+    all.extend(inspection.place.pcie_root.as_ref().map(|root| (standard("pcieRoot"), text(root))));
     let node = |node| DeviceAttribute { int: Some(i64::from(node)), ..DeviceAttribute::default() };
-    all.extend(inspection.numa_node.map(|number| (standard("numaNode"), node(number))));
+    all.extend(inspection.place.numa_node.map(|number| (standard("numaNode"), node(number))));
     all
 }
 

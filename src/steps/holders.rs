@@ -19,7 +19,8 @@ pub(super) fn holders(
     function: &Function,
 ) -> Result<Vec<HolderProcess>, Failure> {
     let io = |error| failure(Code::Io, &error);
-    let nodes = driver::nodes(roots, function).map_err(io)?;
+    let nodes = driver::nodes(roots, function).map_err(io)?.into_iter().map(|node| node.path);
+    let nodes: Vec<_> = nodes.collect();
     let wanted = Wanted {
         address: address.to_string(),
         // The group's container, `/dev/vfio/vfio`, is everybody's.

@@ -17,7 +17,7 @@ const DECODES_AND_MASTERS: u16 = 0b110;
 pub(super) fn probe(order: &Order, function: &Function) -> Result<(Probe, Vec<PathBuf>), Failure> {
     let config = ConfigSpace::read(function).map_err(|error| unread(&error))?;
     let mut notes = Vec::new();
-    let (link, width) = link(&order.roots, function);
+    let (link, width) = link(&order.roots, function, &config);
     let uncorrectable = match config.uncorrectable() {
         None => Fact::Absent,
         Some(0) => Fact::Good,
@@ -52,7 +52,7 @@ pub(super) fn probe(order: &Order, function: &Function) -> Result<(Probe, Vec<Pa
         notes,
     };
     let nodes = driver::nodes(&order.roots, function).map_err(|error| failure(Code::Io, &error))?;
-    Ok((probe, nodes))
+    Ok((probe, nodes.into_iter().map(|node| node.path).collect()))
 }
 
 fn identity(expected: Option<&Expected>, config: &ConfigSpace) -> Fact {
@@ -101,12 +101,18 @@ fn bars(function: &Function, config: &ConfigSpace, notes: &mut Vec<String>) -> F
 }
 
 /// The link's width against what both ends can do. A lower speed alone is how a device saves power.
-fn link(roots: &Roots, function: &Function) -> (Fact, Option<u32>) {
+fn link(roots: &Roots, function: &Function, config: &ConfigSpace) -> (Fact, Option<u32>) {
+    if !config.has_link() {
+        return (Fact::Absent, None);
+    }
     let read = || {
-        let Some(width) = link::width(function)? else { return Ok((Fact::Absent, None)) };
-        let port =
-            link::ports(roots, function)?.into_iter().next().map(|port| Function::at(roots, port.address));
-        let above = port.map_or(Ok(None), |port| link::max_width(&port))?;
+        let width = link::width(function)?;
+        // A bridge to conventional PCI, as virtual machines have them, has no link of its own.
+        let above = match link::port(roots, function)?.map(|port| link::max_width(&Function::at(roots, port)))
+        {
+            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => None,
+            above => above.transpose()?.flatten(),
+        };
         let fact = match (width, link::max_width(function)?, above) {
             (0, _, _) => Fact::Bad("the link is down".to_owned()),
             (width, Some(own), Some(above)) if width < own.min(above) => {

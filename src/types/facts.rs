@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{LinkView, Parent, Place};
+
 /// One thing that was looked at.
 ///
 /// `Unreadable` (it should be there and cannot be read) is never healthy; `Absent` (the device has none, its
@@ -28,18 +30,20 @@ pub struct Inspection {
     pub device: u16,
     /// PCIe Device Serial Number (extended capability 0003h).
     pub serial: Option<u64>,
-    /// Name of the bound driver.
-    pub driver: Option<String>,
     /// Words of `reset_method`.
     pub reset_methods: Vec<String>,
     /// Memory BARs.
     pub bars: Vec<BarView>,
     /// Why we would not reset it through its config space ourselves.
     pub no_config_flr: Option<String>,
-    /// The NUMA node next to it, where the firmware names one.
-    pub numa_node: Option<u32>,
-    /// The root complex above it, `pci<domain>:<bus>`.
-    pub pcie_root: Option<String>,
+    /// The physical function that it is a part of.
+    pub parent: Option<Parent>,
+    /// How many virtual functions it has enabled.
+    pub virtual_functions: u32,
+    /// Where it is.
+    pub place: Place,
+    /// Its link.
+    pub link: LinkView,
 }
 
 /// A memory BAR.

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::PciAddress;
 
-/// Who a device is, over slots and reboots: its serial number where it has one, else its address.
+/// Who a device is, over slots and reboots: its serial number where it has one, a virtual function
+/// by its parent and its number there, else its address.
 ///
 /// Records are keyed by it, so that a quarantine follows the card and not the slot. The text is safe as a file
 /// name.
@@ -24,6 +25,13 @@ impl Identity {
     #[must_use]
     pub fn from_address(address: PciAddress) -> Self {
         Self(address.device_name())
+    }
+
+    /// A virtual function: it has no serial number of its own, and its address changes with the slot of its parent
+    /// and with how many of them there are.
+    #[must_use]
+    pub fn of_virtual(parent: &Self, number: u16) -> Self {
+        Self(format!("{parent}-vf{number}"))
     }
 
     /// The text, also the name of the device's records.

@@ -26,6 +26,10 @@ pub enum StepName {
 }
 
 impl StepName {
+    /// All, in the order of a proof.
+    pub const ALL: [Self; 7] =
+        [Self::Inspect, Self::Probe, Self::Holders, Self::Reset, Self::Ready, Self::Restore, Self::Scrub];
+
     /// The name in policies, receipts and messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -174,21 +178,52 @@ impl Policy {
         }
         Decision::Foreign(mismatches)
     }
+
+    /// Whether a function at this address could be ours, whoever it is.
+    #[must_use]
+    pub fn may_mean(&self, address: PciAddress) -> bool {
+        self.devices.iter().any(|rule| rule.matches.address.is_none_or(|this| this == address))
+    }
 }
 
 impl Ids {
     /// What the node loses with this function, if it lives on it.
     fn lifeline(&self) -> Option<&'static str> {
-        match self.class >> 16 {
-            0x01 => Some("storage"),
-            0x02 => Some("network"),
-            0x06 => Some("a bridge"),
-            _ => self.boot_display.then_some("the boot display"),
-        }
+        of_class(self.class).or_else(|| self.boot_display.then_some("the boot display"))
+    }
+}
+
+/// What a node may live on, by its class.
+fn of_class(class: u32) -> Option<&'static str> {
+    match class >> 16 {
+        0x01 => Some("storage"),
+        0x02 => Some("network"),
+        0x06 => Some("a bridge"),
+        _ => None,
     }
 }
 
 impl MatchRule {
+    /// Whether it matches every device that `other` matches.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        fn wider<T: PartialEq>(this: Option<&T>, other: Option<&T>) -> bool {
+            this.is_none() || this == other
+        }
+        wider(self.vendor.as_ref(), other.vendor.as_ref())
+            && wider(self.device.as_ref(), other.device.as_ref())
+            && wider(self.class.as_ref(), other.class.as_ref())
+            && wider(self.address.as_ref(), other.address.as_ref())
+    }
+
+    /// The class by which it matches what a node may live on, though it names neither one function nor one model; with
+    /// what that is.
+    #[must_use]
+    pub fn lifeline(&self) -> Option<(u32, &'static str)> {
+        let class = self.class.filter(|_| !self.is_exact())?;
+        Some((class, of_class(class)?))
+    }
+
     /// The first field that does not agree.
     fn mismatch(&self, address: PciAddress, ids: &Ids) -> Option<&'static str> {
         [

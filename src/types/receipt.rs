@@ -19,6 +19,10 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// All, strongest first.
+    pub const ALL: [Self; 4] =
+        [Self::DeviceVerified, Self::CopyVerified, Self::CopySampled, Self::VendorReported];
+
     /// The name on the wire.
     #[must_use]
     pub fn as_str(self) -> &'static str {

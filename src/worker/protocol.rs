@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{HolderProcess, Ids, Inspection, PciAddress, Probe, Reset, Roots, Scrub, Token};
+use crate::types::{HolderProcess, Ids, Inspection, PciAddress, Place, Probe, Reset, Roots, Scrub, Token};
 
 /// One line of the parent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,6 +35,8 @@ pub struct Line<C> {
 pub enum Command {
     /// Lists all functions by their cached attributes; touches none.
     Scan(Roots),
+    /// Says where these functions are, by links and cached attributes; touches none.
+    Locate(Roots, Vec<PciAddress>),
     /// Takes the device's lock and everything that later steps need.
     Lock(Order),
     /// Reads who answers at the address.
@@ -102,6 +104,8 @@ impl std::fmt::Display for Expected {
 pub enum Report {
     /// Answer to [`Command::Scan`].
     Scanned(Vec<Seen>),
+    /// Answer to [`Command::Locate`], in its order; or why one cannot be told.
+    Located(Vec<Result<Place, String>>),
     /// Answer to [`Command::Lock`], with what an earlier worker had left half done and this one has repaired.
     Locked(Vec<String>),
     /// Answer to [`Command::Inspect`].

@@ -24,7 +24,10 @@ async fn c13_a_claim_of_several_drivers() {
     let claim = |general: &Value, specific: &Value| {
         let claim = claim("c").named("eth1").but("driver", json!("nic.example")).but("pool", json!("nics"));
         let claim = claim.on(0).but("request", json!("acc/big"));
-        claim.asking(foreign.clone()).asking(ours(&["acc"], general)).asking(ours(&["acc/big"], specific))
+        claim
+            .configured(foreign.clone())
+            .configured(ours(&["acc"], general))
+            .configured(ours(&["acc/big"], specific))
     };
     let (strong, weak) = (json!({"minimumMode": "device_verified"}), json!({"minimumMode": "copy_verified"}));
 

@@ -40,7 +40,9 @@ async fn commands_status_shows_devices_claims_and_proofs() {
     assert!(row(1).contains("scrub_verify (needs_reset)") && row(1).contains("offset 0x"), "{}", row(1));
     assert!(row(2).contains("free") && row(2).contains("Z "), "when it was proved: {}", row(2));
     let claim = out.split_once("claim tests/a").unwrap().1;
-    for part in ["granted", &name(0), "read back", "131072 bytes written", "says nothing of"] {
+    // The twin has a link and AER, and both were judged.
+    let nothing_of = "says nothing of: on-chip memory, ecc, temperature, nvlink\n";
+    for part in ["granted", &name(0), "read back", "131072 bytes written", nothing_of] {
         assert!(claim.contains(part), "no {part} in:\n{claim}");
     }
 }

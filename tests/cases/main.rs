@@ -23,6 +23,7 @@ mod faults;
 mod forgotten;
 mod hang;
 mod holders;
+mod policies;
 mod quarantine;
 mod queue;
 mod reboot;

@@ -55,7 +55,7 @@ async fn bad_input_a_damaged_policy_is_no_policy() {
     let good = Policy::default().text();
     let policies = [
         (String::new(), "policy.yaml"),
-        ("{".to_owned(), "line 1"),
+        ("{".to_owned(), "policy.yaml:1:1: "),
         (good.replace("kind: NodePolicy", "kind: Pod"), "expected NodePolicy"),
         (good.replace("scrub: {bars: [0]}", "scrub: {bars: [9]}"), "there is no BAR 9"),
         (good.replace("1234", "12345"), "no PCI id"),

@@ -11,9 +11,9 @@ pub(crate) struct ClaimFile {
     name: String,
     uid: String,
     results: Vec<Value>,
-    config: Vec<Value>,
     timestamp: Option<String>,
     selector: Option<Value>,
+    configs: Vec<Value>,
 }
 
 /// A claim that is not allocated.
@@ -22,9 +22,9 @@ pub(crate) fn claim(name: &str) -> ClaimFile {
         name: name.to_owned(),
         uid: uid(name),
         results: Vec::new(),
-        config: Vec::new(),
         timestamp: None,
         selector: None,
+        configs: Vec::new(),
     }
 }
 
@@ -62,9 +62,15 @@ impl ClaimFile {
         self
     }
 
-    /// Parameters that come with it.
-    pub(crate) fn asking(mut self, config: Value) -> Self {
-        self.config.push(config);
+    /// Opaque parameters for a driver, by the claim or `FromClass`, for all of its requests.
+    pub(crate) fn asking(self, source: &str, driver: &str, parameters: &Value) -> Self {
+        let opaque = json!({"driver": driver, "parameters": parameters});
+        self.configured(json!({"source": source, "requests": [], "opaque": opaque}))
+    }
+
+    /// An entry of the allocation's configuration, as the scheduler copies it.
+    pub(crate) fn configured(mut self, config: Value) -> Self {
+        self.configs.push(config);
         self
     }
 
@@ -100,8 +106,8 @@ impl ClaimFile {
         });
         if !self.results.is_empty() {
             let mut allocation = json!({"devices": {"results": self.results}});
-            if !self.config.is_empty() {
-                allocation["devices"]["config"] = json!(self.config);
+            if !self.configs.is_empty() {
+                allocation["devices"]["config"] = json!(self.configs);
             }
             if let Some(timestamp) = &self.timestamp {
                 allocation["allocationTimestamp"] = json!(timestamp);

@@ -12,7 +12,7 @@ use cleanslate::publish::PublishView;
 use cleanslate::sim::api::{Api, Call, Kind, Verb};
 use cleanslate::sim::kubelet::Kubelet;
 use cleanslate::sim::{DeviceSpec, Folder};
-use cleanslate::types::PciAddress;
+use cleanslate::types::{PciAddress, Roots};
 use cleanslate::wire::dra::Claim;
 use serde_json::{Value, json};
 
@@ -69,13 +69,18 @@ impl Node {
     }
 
     pub(crate) fn start_with(&mut self, more: &[&str], policy: bool) {
+        self.start_on(&self.twin.roots(), more, policy);
+    }
+
+    /// On another machine than the twin's.
+    pub(crate) fn start_on(&mut self, roots: &Roots, more: &[&str], policy: bool) {
         let root = self.root.path();
         let mut command = Command::new(env!("CARGO_BIN_EXE_cleanslate"));
         command.args(["run", "--node-name", NODE, "--log-format", "json"]).args(more);
+        for (flag, path) in [("--sys", &roots.sys), ("--dev", &roots.dev), ("--proc", &roots.proc)] {
+            command.arg(flag).arg(path);
+        }
         for (flag, path) in [
-            ("--sys", "twin/sys"),
-            ("--dev", "twin/dev"),
-            ("--proc", "twin/proc"),
             ("--state", "state"),
             ("--run", "run"),
             ("--cdi", "cdi"),

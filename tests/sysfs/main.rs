@@ -6,8 +6,13 @@
     reason = "a test fails by panicking"
 )]
 
+mod c21;
+mod damage;
+mod machine;
+mod place;
 mod policy;
 mod tree;
+mod virtual_functions;
 
 use std::fs;
 use std::path::Path;

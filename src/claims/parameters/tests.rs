@@ -59,38 +59,6 @@ fn a_claim_strengthens_its_class_and_never_weakens_it() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_refused_with_its_place() {
-    let good = json!({"apiVersion": "cleanslate.dev/v1alpha1", "kind": "SanitizationParameters"});
-    let with = |field: &str, value: Value| {
-        let mut parameters = good.clone();
-        parameters[field] = value;
-        parameters
-    };
-    let table = [
-        (with("minimumMod", json!("copy_verified")), "unknown field `minimumMod`"),
-        (with("minimumMode", json!("best")), "unknown variant `best`"),
-        (with("minimumMode", json!(3)), "invalid type"),
-        (with("requireReset", json!("yes")), "invalid type: string \"yes\", expected a boolean"),
-        (with("onchip", json!("maybe")), "unknown variant `maybe`"),
-        (with("onchip", json!("IfPossible")), "unknown variant `IfPossible`"),
-        (with("apiVersion", json!("cleanslate.dev/v2")), "unknown variant `cleanslate.dev/v2`"),
-        (with("kind", json!("NodePolicy")), "unknown variant `NodePolicy`"),
-        (json!({"kind": "SanitizationParameters"}), "missing field `apiVersion`"),
-        (json!({"apiVersion": "cleanslate.dev/v1alpha1"}), "missing field `kind`"),
-        (json!([]), "invalid length 0"),
-        (json!(null), "invalid type: null"),
-        (json!("text"), "invalid type: string"),
-    ];
-    for (parameters, problem) in table {
-        let entry = json!({"source": "FromClaim", "opaque": {"driver": OURS, "parameters": parameters}});
-        let foreign = json!({"source": "FromClass", "opaque": {"driver": "nic.example", "parameters": {}}});
-        let told = asked(json!([foreign, entry]), "acc").unwrap_err().to_string();
-        assert!(told.contains(problem), "{parameters}: {told}");
-        assert!(told.starts_with("status.allocation.devices.config[1].opaque.parameters: "), "{told}");
-    }
-}
-
-#[test]
 fn a_gap_names_what_is_asked_and_what_is_given() {
     let offer = crate::types::Offer { mode: Mode::CopyVerified, reset: true, onchip: false };
     let default = Requirements::default();

@@ -74,16 +74,22 @@ pub fn way(function: &Function, config: &ConfigSpace) -> Result<Way, String> {
         0 => {}
         kind => return Err(format!("header type {kind} is no endpoint's")),
     }
-    if function.path("physfn").exists() {
-        return Err("it is a virtual function".to_owned());
+    match function.link_name("physfn") {
+        Ok(None) => {}
+        Ok(Some(parent)) => return Err(format!("it is a virtual function of {parent}")),
+        Err(error) => return Err(format!("whether it is a virtual function cannot be read: {error}")),
     }
     if config.extended_capability(capability::ATS).is_some_and(|at| config.word(at + 6) & 1 << 15 != 0) {
         return Err("address translation (ATS) is on".to_owned());
     }
     let enabled =
         config.extended_capability(capability::VIRTUAL).is_some_and(|at| config.word(at + 8) & 1 != 0);
-    if enabled || function.text("sriov_numvfs").is_ok_and(|functions| functions != "0") {
-        return Err("it has virtual functions enabled".to_owned());
+    match function.optional("sriov_numvfs").map(|functions| functions.unwrap_or_else(|| "0".to_owned())) {
+        Ok(functions) if functions == "0" && !enabled => {}
+        Ok(_) => return Err("it has virtual functions enabled".to_owned()),
+        Err(error) => {
+            return Err(format!("whether it has virtual functions enabled cannot be read: {error}"));
+        }
     }
     let cxl = |(id, at): (u16, usize)| id == capability::DESIGNATED && config.word(at + 4) == CXL;
     if config.extended_capabilities().any(cxl) {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::ledger::{DeviceView, Unverified};
 use crate::proof::Subject;
-use crate::types::{DeviceRule, Identity, Inspection, MatchRule, Mode, Reason, Token};
+use crate::types::{DeviceRule, Identity, Inspection, LinkView, MatchRule, Mode, Place, Reason, Token};
 use crate::worker::Expected;
 
 fn known(address: &str) -> Known {
@@ -29,11 +29,17 @@ fn known(address: &str) -> Known {
             vendor: 0x10de,
             device: 0x2330,
             serial: None,
-            driver: Some("nvidia".to_owned()),
             reset_methods: Vec::new(),
             bars: Vec::new(),
-            numa_node: Some(1),
-            pcie_root: Some("pci0000:3a".to_owned()),
+            parent: None,
+            virtual_functions: 0,
+            place: Place {
+                driver: Some("nvidia".to_owned()),
+                numa_node: Some(1),
+                pcie_root: Some("pci0000:3a".to_owned()),
+                ..Place::default()
+            },
+            link: LinkView::default(),
         },
         product: Some("GH100 [H100 SXM5 80GB]".to_owned()),
         unsupported: None,
@@ -108,7 +114,7 @@ fn attributes_have_their_types_and_what_is_not_known_is_left_out() {
     assert_eq!(json, expected);
     let mut bare = known(A);
     bare.product = None;
-    (bare.inspection.driver, bare.inspection.numa_node, bare.inspection.pcie_root) = (None, None, None);
+    bare.inspection.place = Place::default();
     let device = all(vec![view(A)], vec![(A, Ok(bare))]).remove(0);
     let keys: Vec<_> = device.attributes.unwrap().into_keys().collect();
     assert_eq!(keys, ["cleanslate.dev/device", "cleanslate.dev/vendor", "resource.kubernetes.io/pciBusID"]);
