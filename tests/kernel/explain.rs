@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::checks::check;
 use crate::function::{BOOT_DISK, CARD, DISK, Function, SHARED};
-use crate::machine::{Log, Machine};
+use crate::machine::Log;
 use crate::node::{Node, PROGRAM, policy};
 
-pub(crate) async fn run(_machine: &Machine) {
+pub(crate) async fn run() {
     every_function_is_explained();
     without_a_policy_nothing_is_touched().await;
 }

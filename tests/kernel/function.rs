@@ -18,6 +18,8 @@ pub(crate) const EDU: Function = Function("0000:00:05.0");
 
 /// A root port's number of the bus below it.
 const SECONDARY_BUS: u64 = 0x19;
+/// One that lies outside of every port's range, so that no other port's bus is taken for it.
+const NOWHERE: u8 = 0xff;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Function(pub(crate) &'static str);
@@ -92,7 +94,7 @@ impl Function {
 
     /// Nothing that is sent to it arrives any more: all ones are read.
     pub(crate) fn fall_off_the_bus(self) {
-        self.port().write(SECONDARY_BUS, &[0]);
+        self.port().write(SECONDARY_BUS, &[NOWHERE]);
     }
 
     /// It answers again, and holds what it held.
@@ -100,9 +102,12 @@ impl Function {
         self.port().write(SECONDARY_BUS, &[self.0.as_bytes()[6] - b'0']);
     }
 
-    /// The kernel finds again what was taken out of it, and sets everything up anew.
+    /// The kernel finds again what was taken out of it, and sets everything up anew. No driver keeps it.
     pub(crate) fn plug(self) {
         fs::write("/sys/bus/pci/rescan", "1").unwrap();
         until("it is found again", || self.exists().then_some(()));
+        if self.path("driver").exists() {
+            self.set("driver/unbind", self.0);
+        }
     }
 }

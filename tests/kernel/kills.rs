@@ -10,17 +10,18 @@ use cleanslate::worker::{Bench, Code, Command, Outcome, Program, Report, ResetOr
 
 use crate::checks::{PATIENCE, check, until};
 use crate::function::{CARD, DISK, Function};
-use crate::machine::{Log, Machine};
+use crate::machine::Log;
 use crate::node::PROGRAM;
 
 /// Settings of the kernel that a reset changes for its time.
 const SETTINGS: [&str; 3] = ["reset_method", "power/control", "d3cold_allowed"];
 
-pub(crate) async fn run(_machine: &Machine) {
+pub(crate) async fn run() {
     fs::create_dir_all("/tmp/kills").unwrap();
     // The card has error reporting and power management, the disk neither.
-    wherever(CARD, CONFIG_FLR, "pwrite64", 10).await;
-    wherever(DISK, CONFIG_FLR, "pwrite64", 8).await;
+    wherever(CARD, CONFIG_FLR, "pwrite64", 8).await;
+    wherever(DISK, CONFIG_FLR, "pwrite64", 6).await;
+    wherever(DISK, CONFIG_FLR, "fsync", 4).await;
     wherever(DISK, CONFIG_FLR, "rename", 2).await;
     wherever(DISK, CONFIG_FLR, "unlink", 1).await;
     wherever(DISK, "flr", "rename", 1).await;

@@ -14,7 +14,7 @@ use crate::function::Function;
 /// What a tenant leaves.
 const SECRET: &[u8] = b"the tenant's secret";
 /// How much memory each device has whose memory is a file outside.
-pub(crate) const MEMORY: u64 = 64 << 20;
+pub(crate) const MEMORY: u64 = 16 << 20;
 
 pub(crate) struct Machine {
     monitor: Mutex<(File, BufReader<File>, u64)>,
@@ -125,10 +125,17 @@ impl Log {
     }
 }
 
-/// Reads or writes a word of physical memory; the kernel lets root do that where no driver is.
-pub(crate) fn devmem(address: u64, width: u32, value: Option<u64>) {
-    let mut devmem = Command::new("devmem");
-    devmem.arg(format!("{address:#x}")).arg(width.to_string());
-    devmem.args(value.map(|value| format!("{value:#x}")));
-    assert!(devmem.output().unwrap().status.success(), "{address:#x}");
+/// Writes a word of physical memory; the kernel lets root do that where no driver is.
+pub(crate) fn devmem(address: u64, width: u32, value: u64) {
+    let arguments = [format!("{address:#x}"), width.to_string(), format!("{value:#x}")];
+    let output = Command::new("devmem").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Loads a module of the kernel, and what it depends on.
+pub(crate) fn load(module: &str) {
+    for file in fs::read_to_string(Path::new("/modules").join(module)).unwrap().lines() {
+        let output = Command::new("insmod").arg(file).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
 }

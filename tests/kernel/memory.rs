@@ -1,23 +1,25 @@
 //! Whole proofs through the kernel's own resets, with the memory of a real BAR mapped, and looked at from outside.
 
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::checks::check;
+use crate::checks::{check, until};
 use crate::function::{DISK, EDU, Function, SHARED};
-use crate::machine::{Log, MEMORY, Machine, Memory, devmem};
+use crate::machine::{Log, MEMORY, Memory, devmem, load};
 use crate::node::{Node, policy};
 
 /// Controller registers of an NVMe device: persistent memory region control.
 const MEMORY_CONTROL: u64 = 0xe04;
 
-pub(crate) async fn run(_machine: &Machine) {
+pub(crate) async fn run() {
     disk_memory_on();
     let rules = [rule(DISK, "4", "flr"), rule(SHARED, "2", "bus"), rule(EDU, "0", "flr")];
     let node = Node::start(Some(policy(&rules.each_ref().map(String::as_str)))).await;
     through(&node, DISK, "disk", "flr").await;
     through(&node, SHARED, "shared", "bus").await;
+    driven(&node).await;
     let refused = node.status().await.refused;
     let is_named = |why: &str| why.starts_with("unsupported_mode") && why.contains("no prefetchable memory");
     let edu: Vec<_> = refused.iter().filter(|refused| refused.device == EDU.device()).collect();
@@ -43,7 +45,7 @@ pub(crate) fn rule(function: Function, bar: &str, reset: &str) -> String {
 /// The disk's memory answers once its control register says so, over resets too.
 pub(crate) fn disk_memory_on() {
     DISK.set("enable", "1");
-    devmem(DISK.bar(0) + MEMORY_CONTROL, 32, Some(1));
+    devmem(DISK.bar(0) + MEMORY_CONTROL, 32, 1);
     DISK.set("enable", "0");
 }
 
@@ -88,6 +90,25 @@ async fn through(node: &Node, function: Function, name: &str, method: &str) {
     node.unprepare(name).await;
     node.proved(function).await;
     check(&named("it is clean again after its release"), memory.left() == 0, memory.left());
+}
+
+/// Under a driver of the kernel a device is not touched.
+async fn driven(node: &Node) {
+    load("nvme");
+    fs::write("/sys/bus/pci/drivers/nvme/bind", DISK.0).unwrap();
+    let log = Log::now();
+    let refused = node.prepare("disk").await;
+    let named = matches!(&refused, Err(why) if why.contains("driver nvme is bound"));
+    check("a device under a driver of the kernel is refused", named, &refused);
+    check("and not reset", log.resets(DISK) == 0, log.writes(DISK));
+    // The driver sets up its queues beside `bind`; it cannot let go before.
+    until("the driver is ready", || (DISK.text("nvme/nvme0/state") == "live").then_some(()));
+    DISK.set("driver/unbind", DISK.0);
+    disk_memory_on();
+    let granted = node.prepare("disk").await;
+    check("it is granted once it is unbound", granted.is_ok(), &granted);
+    node.unprepare("disk").await;
+    node.proved(DISK).await;
 }
 
 /// Looks at `reset_method` all the time.

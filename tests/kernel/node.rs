@@ -79,7 +79,14 @@ impl Node {
         }
         let log = File::options().create(true).append(true).open(self.path("log")).unwrap();
         self.daemon = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap());
-        self.kubelet = Some(Kubelet::register(&self.path("registry"), PATIENCE).await.unwrap());
+        let begun = Instant::now();
+        self.kubelet = loop {
+            // On a busy machine a kubelet, too, asks more than once.
+            match Kubelet::register(&self.path("registry"), PATIENCE).await {
+                Ok(kubelet) => break Some(kubelet),
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}: {}", self.log()),
+            }
+        };
     }
 
     pub(crate) fn pid(&self) -> Pid {

@@ -21,9 +21,10 @@ impl Drop for Machine {
     }
 }
 
-pub(crate) fn run() -> ExitCode {
+/// Runs all scenarios, or the one of this name.
+pub(crate) fn run(only: &str) -> ExitCode {
     let scratch = std::env::temp_dir().join(format!("cleanslate-kernel-{}", std::process::id()));
-    let (ok, failed, end) = watch(&scratch);
+    let (ok, failed, end) = watch(&scratch, only);
     keep(&scratch);
     let missing = end.is_none_or(|told| told != (ok, failed));
     if missing {
@@ -34,10 +35,11 @@ pub(crate) fn run() -> ExitCode {
 }
 
 /// How many checks held, how many did not, and how many of each the machine says there were.
-fn watch(scratch: &Path) -> (u32, u32, Option<(u32, u32)>) {
+fn watch(scratch: &Path, only: &str) -> (u32, u32, Option<(u32, u32)>) {
     let begun = Instant::now();
     let mut boot = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/boot.sh"));
-    boot.arg(std::env::current_exe().unwrap()).arg(scratch).stdin(Stdio::null()).stdout(Stdio::piped());
+    boot.arg(std::env::current_exe().unwrap()).arg(env!("CARGO_BIN_EXE_cleanslate")).arg(scratch).arg(only);
+    boot.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut machine = Machine(boot.spawn().unwrap());
     let console = BufReader::new(machine.0.stdout.take().unwrap());
     let (tell, lines) = mpsc::channel();

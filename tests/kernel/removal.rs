@@ -1,8 +1,8 @@
 //! A device that is taken out while it is proved.
 
 use std::fs;
-use std::time::Duration;
 
+use cleanslate::types::Reason;
 use nix::sys::signal::{Signal, kill};
 
 use crate::checks::{check, until};
@@ -19,26 +19,41 @@ pub(crate) async fn run(machine: &Machine) {
     node.proved(DISK).await;
     node.give("removed", SHARED);
     node.give("other", DISK);
-    let remove = || SHARED.set("remove", "1");
-    during_a_scrub(&node, "removed through sysfs", remove, || SHARED.plug()).await;
+
+    // Taken out in good order it is no bad device: it is proved anew once it is back.
+    let what = "removed by a person";
+    during_a_scrub(&node, what, || SHARED.set("remove", "1")).await;
+    SHARED.plug();
+    back(&node, what).await;
+
+    // The link breaks: what is sent to it is lost, and all ones are read.
+    let what = "fallen off the bus";
+    during_a_scrub(&node, what, || SHARED.fall_off_the_bus()).await;
+    quarantined(&node, what, Reason::FellOffBus).await;
+    SHARED.come_back();
+    node.release(SHARED);
+    back(&node, what).await;
+
+    // Pulled out of its slot, memory and all.
+    let what = "unplugged";
     let unplug = || {
         machine.monitor("device_del shared");
-        until("the slot is empty", || (!SHARED.exists()).then_some(()));
-        until("QEMU has taken it out", || {
-            (!machine.monitor("info qtree").contains("id \"shared\"")).then_some(())
-        });
+        let is_there = || SHARED.exists() || machine.monitor("info qtree").contains("id \"shared\"");
+        until("the slot is empty", || (!is_there()).then_some(()));
     };
-    let plug = || {
-        machine.monitor("device_add ivshmem-plain,id=shared,bus=port2,memdev=shared");
-        until("it is found again", || SHARED.exists().then_some(()));
-    };
-    during_a_scrub(&node, "unplugged", unplug, plug).await;
+    during_a_scrub(&node, what, unplug).await;
+    quarantined(&node, what, Reason::ScrubVerify).await;
+    // Over the same file: QEMU does not take an object of memory twice.
+    machine.monitor("object_add memory-backend-file,id=again,size=16M,mem-path=host/shared.mem,share=on");
+    machine.monitor("device_add ivshmem-plain,id=shared,bus=port2,memdev=again");
+    until("it is found again", || SHARED.exists().then_some(()));
+    node.release(SHARED);
+    back(&node, what).await;
 }
 
-async fn during_a_scrub(node: &Node, what: &str, out: impl FnOnce(), back: impl FnOnce()) {
+async fn during_a_scrub(node: &Node, what: &str, out: impl FnOnce()) {
     let named = |words: &str| format!("{what} during a scrub: {words}");
-    let memory = Memory::of("shared");
-    memory.leave_secret();
+    Memory::of("shared").leave_secret();
     let call = node.preparing("removed");
     let worker = until("its memory is mapped", || {
         let worker = node.worker(SHARED)?;
@@ -51,25 +66,23 @@ async fn during_a_scrub(node: &Node, what: &str, out: impl FnOnce(), back: impl 
     let refused = node.answered("removed", call.await.unwrap().unwrap());
     println!("    {refused:?}");
     check(&named("refused"), refused.is_err(), &refused);
-    let device = node.device(SHARED).await;
-    check(&named("in quarantine"), device.as_ref().is_some_and(|it| it.quarantine.is_some()), &device);
     let other = node.prepare("other").await;
     check(&named("another device is granted"), other.is_ok(), &other);
     node.unprepare("other").await;
     let refused = node.prepare("removed").await;
-    check(&named("refused while it is gone"), refused.is_err(), &refused);
+    check(&named("refused as long as it is gone"), refused.is_err(), &refused);
+}
 
-    back();
-    // Not before the daemon has seen it.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    node.release(SHARED);
+async fn quarantined(node: &Node, what: &str, reason: Reason) {
+    let device = node.device(SHARED).await;
+    let quarantine = device.as_ref().and_then(|device| device.quarantine.as_ref()).map(|it| it.reason);
+    check(&format!("{what} during a scrub: in quarantine, {reason}"), quarantine == Some(reason), &device);
+}
+
+async fn back(node: &Node, what: &str) {
     let granted = node.prepare("removed").await;
-    check(
-        &named("granted when it is back and released"),
-        granted.is_ok(),
-        (&granted, node.device(SHARED).await),
-    );
-    check(&named("then its memory is clean"), memory.left() == 0, memory.left());
+    let left = Memory::of("shared").left();
+    check(&format!("{what}: back, granted, and clean"), granted.is_ok() && left == 0, (&granted, left));
     node.unprepare("removed").await;
     node.proved(SHARED).await;
 }

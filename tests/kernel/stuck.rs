@@ -9,11 +9,10 @@ use cleanslate::types::Reason;
 
 use crate::checks::{becomes, check, until};
 use crate::function::{DISK, SHARED};
-use crate::machine::Machine;
 use crate::memory::{disk_memory_on, rule};
 use crate::node::{Node, policy};
 
-pub(crate) async fn run(_machine: &Machine) {
+pub(crate) async fn run() {
     disk_memory_on();
     let hasty = rule(DISK, "4", "flr").replace("probe: 10s", "probe: 2s");
     let mut node = Node::start(Some(policy(&[&hasty, &rule(SHARED, "2", "bus")]))).await;
@@ -21,7 +20,6 @@ pub(crate) async fn run(_machine: &Machine) {
     node.proved(SHARED).await;
     node.give("stuck", DISK);
     node.give("other", SHARED);
-    let methods = DISK.text("reset_method");
     DISK.set("reset_method", "flr");
     DISK.fall_off_the_bus();
     let mut reset = Command::new("sh")
@@ -65,17 +63,24 @@ pub(crate) async fn run(_machine: &Machine) {
     DISK.come_back();
     until("the kernel's reset ends", || reset.try_wait().unwrap());
     becomes("state D: the worker goes when the kernel lets it", || node.worker(DISK) != worker);
-    DISK.set("reset_method", &methods);
+    // The kernel saved what a dead device reads, and wrote that back.
     node.release(DISK);
-    let granted = granted_soon(&node).await;
-    check("state D: granted when all is well again", granted.is_ok(), &granted);
+    let refused = settled(&node).await;
+    let lost = matches!(&refused, Err(why) if why.contains("config_lost"));
+    check("state D: not granted with what that reset left", lost, &refused);
+    DISK.set("remove", "1");
+    DISK.plug();
+    disk_memory_on();
+    node.release(DISK);
+    let granted = settled(&node).await;
+    check("state D: granted when it is plugged anew", granted.is_ok(), &granted);
 }
 
 /// The daemon looks for devices that it could not read every 2 s.
-async fn granted_soon(node: &Node) -> Result<(), String> {
+async fn settled(node: &Node) -> Result<(), String> {
     let mut answer = node.prepare("stuck").await;
     for _ in 0..10 {
-        if answer.is_ok() {
+        if !matches!(&answer, Err(why) if why.contains("worker_stuck")) {
             break;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
