@@ -113,7 +113,8 @@ impl Ledger {
         self.write_or_owe(changes).await
     }
 
-    /// Ends a quarantine on an operator's word. The device has no proof then, so it is proved before anyone gets it.
+    /// Ends a quarantine on an operator's word. The device has no proof then, so it is proved before anyone gets it;
+    /// what was counted before is held against it no more.
     ///
     /// # Errors
     /// There is no such device in quarantine, or the record could not be removed.
@@ -131,6 +132,7 @@ impl Ledger {
             let at = jiff::Timestamp::now();
             found.kept.lifted =
                 Some(record::Lifted { quarantine: quarantine.clone(), why: why.to_owned(), at });
+            found.kept.baseline = None;
             (found.identity.clone(), quarantine, device_record(found))
         };
         let changes = vec![put(Folder::Devices, identity.as_str(), &record), remove_quarantine(&identity)];

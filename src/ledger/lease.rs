@@ -15,7 +15,9 @@ use super::device::{By, Event};
 use super::record::LastProof;
 use super::snapshot::Doing;
 use super::{Cause, Ledger};
-use crate::types::{Baseline, Identity, PciAddress, Probe, Reason, Receipt, Reset, Scrub, StepName, Token};
+use crate::types::{
+    Baseline, Counts, Identity, PciAddress, Probe, Reason, Receipt, Reset, Scrub, StepName, Token,
+};
 
 /// The right to work on one device, under one token. Dropped without an end, its device waits for cleaning.
 #[derive(Debug)]
@@ -100,11 +102,24 @@ impl Lease {
     }
 
     /// What an earlier proof on this boot saw.
-    #[must_use]
-    pub fn baseline(&self) -> Option<Baseline> {
+    fn baseline(&self) -> Option<Baseline> {
         let state = self.ledger.lock();
         let baseline = state.devices.get(&self.identity)?.kept.baseline.clone();
         baseline.filter(|baseline| baseline.boot_id == self.ledger.boot_id)
+    }
+
+    /// What this proof's probes are held against, after its first one. One that is to end a quarantine cures what was
+    /// counted before it began, and not how wide the link was.
+    #[must_use]
+    pub fn baseline_after(&self, first: &Counts) -> Option<Baseline> {
+        let mut baseline = self.baseline()?;
+        let state = self.ledger.lock();
+        let by = state.devices.get(&self.identity).and_then(|device| device.holder.by());
+        if matches!(by, Some(By::Maintenance(Cause::Resanitization))) {
+            baseline.at = jiff::Timestamp::now();
+            baseline.counts = Counts { width: baseline.counts.width, ..first.clone() };
+        }
+        Some(baseline)
     }
 
     /// Tells people which step runs now.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::Subject;
 use super::verdict::{Stage, Verdict, of_end, of_holders, of_probe, of_scrub};
 use crate::ledger::{Evidence, Finish, Lease, Proved};
-use crate::types::{Deadline, Fact, Probe, Receipt, Reset, Scrub, StepName, StepTime};
+use crate::types::{Baseline, Deadline, Fact, Probe, Receipt, Reset, Scrub, StepName, StepTime};
 use crate::worker::{Bench, Command, Outcome, Report, ResetOrder, Worker};
 
 /// Time between two looks for processes that are about to let go.
@@ -69,8 +69,15 @@ pub async fn prove(
             return Err(Box::new(Unproved { lease, verdict: of_end(StepName::Probe, &crashed) }));
         }
     };
-    let mut run =
-        Run { lease: &lease, subject, worker, steps: Vec::new(), degraded: None, repairs: Vec::new() };
+    let mut run = Run {
+        lease: &lease,
+        subject,
+        worker,
+        steps: Vec::new(),
+        baseline: None,
+        degraded: None,
+        repairs: Vec::new(),
+    };
     let result = run.steps(patience, bench).await;
     let Run { worker, .. } = run;
     // Not before the worker is gone, or given up with the lock in its hand, may anybody else touch the device.
@@ -89,6 +96,8 @@ struct Run<'a> {
     subject: &'a Subject,
     worker: Worker,
     steps: Vec<StepTime>,
+    /// What probes after the first are held against.
+    baseline: Option<Baseline>,
     degraded: Option<String>,
     /// What an earlier worker had left half done.
     repairs: Vec<String>,
@@ -117,7 +126,10 @@ impl Run<'_> {
     async fn probe(&mut self, stage: Stage) -> Result<(Probe, Vec<PathBuf>), Verdict> {
         match self.step(StepName::Probe, &Command::Probe).await? {
             Report::Probed(probe, nodes) => {
-                let verdict = of_probe(stage, &probe, self.lease.baseline().as_ref());
+                if stage == Stage::BeforeReset {
+                    self.baseline = self.lease.baseline_after(&probe.counts);
+                }
+                let verdict = of_probe(stage, &probe, self.baseline.as_ref());
                 self.degraded = self.degraded.take().or_else(|| verdict.degraded.clone());
                 good(verdict).map(|()| (probe, nodes))
             }

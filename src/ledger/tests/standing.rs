@@ -137,3 +137,37 @@ fn records_of_other_versions_are_read() {
         assert_eq!(quarantine.raised, Raised::Elsewhere);
     }
 }
+
+/// Errors that were counted before it are what a re-sanitization cures; a link that was wider is not.
+#[tokio::test]
+async fn what_was_counted_before_a_quarantine_is_not_held_against_its_cure() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path(), BOOT).await;
+    let proof = |lease: Lease| {
+        let mut evidence = evidence(lease.token());
+        evidence.last.counts = Counts { width: Some(8), ..Counts::default() };
+        lease.seal(evidence).unwrap().give_up()
+    };
+    let now = Counts { nonfatal: 1, width: Some(4), ..Counts::default() };
+    let counts = |lease: &Lease| lease.baseline_after(&now).map(|baseline| baseline.counts);
+    grant(&ledger, "a").await;
+    drop(ledger.release(&claim("a").reference.uid).await);
+    let lease = ledger.maintain(&ledger.chores()[0]).await.unwrap().unwrap();
+    let (lease, finish) = proof(lease);
+    ledger.finish(lease, finish).await;
+
+    let lease = ledger.lease(&claim("b"), &wanted()).await.unwrap().remove(0);
+    assert_eq!(counts(&lease), Some(Counts { width: Some(8), ..Counts::default() }), "a claim's proof");
+    let bad = Finish::Bad(Reason::AerUncorrectable, "1 uncorrectable error".to_owned());
+    ledger.undo(&claim("b").reference.uid, vec![(lease, bad)]).await;
+
+    let lease = ledger.maintain(&ledger.chores()[0]).await.unwrap().unwrap();
+    assert_eq!(counts(&lease), Some(Counts { width: Some(8), ..now.clone() }), "a cure");
+    ledger.finish(lease, Finish::Bad(Reason::LinkDegraded, "narrow".to_owned())).await;
+
+    ledger.lift(identity().as_str(), "it is meant to be narrow").await.unwrap();
+    let lease = ledger.maintain(&ledger.chores()[0]).await.unwrap().unwrap();
+    assert_eq!(counts(&lease), None, "an operator's word");
+    let (lease, finish) = proof(lease);
+    ledger.finish(lease, finish).await;
+}

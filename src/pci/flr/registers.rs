@@ -15,6 +15,13 @@ pub(super) enum Width {
     Four = 4,
 }
 
+impl Width {
+    /// What a register of this width reads as where nothing answers.
+    pub(super) fn all_ones(self) -> u32 {
+        u32::MAX >> (32 - 8 * self as u32)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Registers {
     file: File,

@@ -1,11 +1,10 @@
 //! What a function level reset takes, in the order in which it is written back: what other registers depend on
 //! comes first, COMMAND last (`reference/hardware.md` 1.9 B; the kernel's `pci_restore_state`).
 
-use std::io;
-
+use super::NotReset;
 use super::registers::{Registers, Width, saved};
 use crate::pci::capability as id;
-use crate::pci::config_space::ConfigSpace;
+use crate::pci::config_space::{ConfigSpace, Unread};
 
 /// Root complex integrated endpoints have no link registers.
 const INTEGRATED: u16 = 9;
@@ -18,16 +17,20 @@ struct Register {
 }
 
 /// Writes back what differs from `before`; how many registers did. Then, if asked, clears the errors that were logged
-/// when it was saved.
+/// when it was saved. Stops where nothing answers any more: what is written then is lost, or somebody else's.
 pub(super) fn write_back(
     registers: &Registers,
     before: &ConfigSpace,
     clear_errors: bool,
-) -> io::Result<usize> {
+) -> Result<usize, NotReset> {
     let mut written = 0;
     for Register { at, width, mask } in order(before) {
         let value = saved(before, at, width) & mask;
-        if registers.read(at, width)? & mask != value {
+        let now = registers.read(at, width)?;
+        if now == width.all_ones() && registers.read(0, Width::Four)? == u32::MAX {
+            return Err(NotReset::Unread(Unread::Lost));
+        }
+        if now & mask != value {
             registers.write(at, width, value)?;
             written += 1;
         }

@@ -227,6 +227,25 @@ fn a_function_is_reset_by_us_only_where_nothing_is_in_the_way() {
     }
 }
 
+/// A register that holds ones is no sign by itself; together with the ids it is.
+#[test]
+fn nothing_is_written_back_to_a_function_that_went_away() {
+    let before = Space::whole().with(0x10, &[0x0c, 0, 0, 0xf4]).config();
+    let ones = Space::whole().with(0x30, &[0xff; 4]);
+    for (now, written) in [(Space(vec![0xff; 4096]), None), (ones.with(0x0c, &[0xff; 4]), Some(3))] {
+        let root = tempfile::tempdir().unwrap();
+        let function = function(root.path(), &[("config", &now.0)]);
+        let result = restore::write_back(&Registers::open(&function).unwrap(), &before, true);
+        match written {
+            Some(written) => assert_eq!(result.unwrap(), written),
+            None => {
+                assert!(matches!(result, Err(NotReset::Unread(Unread::Lost))), "{result:?}");
+                assert!(fs::read(function.path("config")).unwrap() == now.0, "it was written to");
+            }
+        }
+    }
+}
+
 /// Uncorrectable Error Status is cleared by ones: what is written is what was logged, and only where that is ours.
 #[test]
 fn logged_errors_are_cleared_where_they_are_ours() {

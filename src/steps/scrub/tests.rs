@@ -17,6 +17,8 @@ enum Lie {
     SkipsChunk(u64),
     /// Two chunks are one memory.
     Aliases(u64, u64),
+    /// There is less memory than it says, again and again: an address line that is not there.
+    Wraps(u64),
     /// One bit is stuck at one.
     StuckBit(u64),
     /// Reads return without reading.
@@ -47,6 +49,7 @@ impl Twin {
         let chunk = offset / CHUNK;
         let at = match self.lie {
             Lie::Aliases(from, to) if chunk == from => to * CHUNK + offset % CHUNK,
+            Lie::Wraps(size) => offset % size,
             _ => offset,
         };
         usize::try_from(at).unwrap()
@@ -69,8 +72,10 @@ impl Memory for Twin {
             _ => false,
         };
         if !lost {
-            let at = self.place(offset);
-            self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+            for (word, bytes) in (offset..).step_by(8).zip(bytes.chunks_exact(8)) {
+                let at = self.place(word);
+                self.bytes[at..at + 8].copy_from_slice(bytes);
+            }
         }
         if let Lie::StuckBit(at) = self.lie {
             self.bytes[usize::try_from(at).unwrap()] |= 1;
@@ -96,8 +101,10 @@ impl Memory for Twin {
                 }
             }
             _ => {
-                let at = self.place(offset);
-                bytes.copy_from_slice(&self.bytes[at..at + bytes.len()]);
+                for (word, slot) in (offset..).step_by(8).zip(bytes.chunks_exact_mut(8)) {
+                    let at = self.place(word);
+                    slot.copy_from_slice(&self.bytes[at..at + 8]);
+                }
             }
         }
         Ok(())
@@ -146,6 +153,14 @@ fn every_lie_is_found() {
             assert_eq!(scrub.pattern.errors + scrub.zero.errors, 0);
             assert!(gap.unwrap().contains("did not run whole"));
         }
+    }
+}
+
+#[test]
+fn memory_that_wraps_is_found_whatever_its_size() {
+    for size in (3..22).map(|bit| 1 << bit) {
+        let (scrub, _) = run(Lie::Wraps(size));
+        assert!(scrub.pattern.errors > 0 && scrub.gap().is_some(), "{size} bytes passed: {scrub:?}");
     }
 }
 

@@ -1,0 +1,237 @@
+//! The daemon on this machine, a client that plays its kubelet, claims as files.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use cleanslate::ledger::DeviceView;
+use cleanslate::observe::control::{self, Answer, Request};
+use cleanslate::observe::status::Status;
+use cleanslate::sim::kubelet::Kubelet;
+use cleanslate::types::Receipt;
+use cleanslate::wire::dra::{Claim, NodePrepareResourceResponse};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::checks::PATIENCE;
+use crate::function::Function;
+
+pub(crate) const PROGRAM: &str = "/bin/cleanslate";
+const NODE: &str = "node-1";
+const FOLDERS: [&str; 6] = ["claims", "state", "run", "cdi", "registry", "plugins"];
+
+/// A node of its own: no other test's records are in its way.
+pub(crate) struct Node {
+    folder: PathBuf,
+    policy: Option<String>,
+    daemon: Option<Child>,
+    kubelet: Option<Kubelet>,
+}
+
+/// A policy of these rules. First proofs come at once, nobody is waited for, a quarantine stays.
+pub(crate) fn policy(rules: &[&str]) -> String {
+    let rules = rules.iter().map(|rule| format!("- {rule}\n")).collect::<String>();
+    format!(
+        "apiVersion: cleanslate.dev/v1alpha1\nkind: NodePolicy\ndevices:\n{rules}\
+         release: {{firstProofWithin: 0s, patience: 100ms, attempts: 0}}\n"
+    )
+}
+
+impl Node {
+    /// A node that runs under this policy.
+    pub(crate) async fn start(policy: Option<String>) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let folder = PathBuf::from(format!("/tmp/node{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        for part in FOLDERS {
+            fs::create_dir_all(folder.join(part)).unwrap();
+        }
+        let mut node = Self { folder, policy, daemon: None, kubelet: None };
+        node.up().await;
+        node
+    }
+
+    pub(crate) fn path(&self, part: &str) -> PathBuf {
+        self.folder.join(part)
+    }
+
+    /// Starts the daemon, after it was stopped or killed.
+    pub(crate) async fn up(&mut self) {
+        let mut command = Command::new(PROGRAM);
+        command.args([
+            "run",
+            "--node-name",
+            NODE,
+            "--log-format",
+            "json",
+            "--log-level",
+            "info,cleanslate=debug",
+        ]);
+        if let Some(policy) = &self.policy {
+            fs::write(self.path("policy.yaml"), policy).unwrap();
+            command.arg("--policy").arg(self.path("policy.yaml"));
+        }
+        for part in FOLDERS {
+            command.arg(format!("--{part}")).arg(self.path(part));
+        }
+        let log = File::options().create(true).append(true).open(self.path("log")).unwrap();
+        self.daemon = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap());
+        let begun = Instant::now();
+        self.kubelet = loop {
+            // On a busy machine a kubelet, too, asks more than once.
+            match Kubelet::register(&self.path("registry"), PATIENCE).await {
+                Ok(kubelet) => break Some(kubelet),
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}: {}", self.log()),
+            }
+        };
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(self.daemon.as_ref().unwrap().id().try_into().unwrap())
+    }
+
+    /// SIGTERM; how it ended, and after how long.
+    pub(crate) async fn stop(&mut self) -> (ExitStatus, Duration) {
+        kill(self.pid(), Signal::SIGTERM).unwrap();
+        let mut daemon = self.daemon.take().unwrap();
+        let begun = Instant::now();
+        let status = loop {
+            match daemon.try_wait().unwrap() {
+                Some(status) => break status,
+                None if begun.elapsed() > PATIENCE => panic!("SIGTERM does not end it"),
+                None => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        };
+        (status, begun.elapsed())
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill().unwrap();
+            daemon.wait().unwrap();
+        }
+    }
+
+    /// The process that has a device's lock, by the lock file's words.
+    pub(crate) fn worker(&self, function: Function) -> Option<Pid> {
+        let text = fs::read_to_string(self.path("run").join(format!("{}.lock", function.0))).ok()?;
+        let pid: i32 = text.split_whitespace().nth(1)?.parse().ok()?;
+        Path::new(&format!("/proc/{pid}")).exists().then(|| Pid::from_raw(pid))
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    pub(crate) async fn status(&self) -> Status {
+        match control::call(&self.path("run"), &Request::Status).await {
+            Ok(Answer::Done(value)) => serde_json::from_value(value).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) async fn device(&self, function: Function) -> Option<DeviceView> {
+        let status = self.status().await;
+        status.ledger.devices.into_iter().find(|device| device.address == function.address())
+    }
+
+    /// Waits until the device's view is so.
+    pub(crate) async fn until(
+        &self,
+        what: &str,
+        function: Function,
+        shown: impl Fn(&DeviceView) -> bool,
+    ) -> DeviceView {
+        let begun = Instant::now();
+        loop {
+            let device = self.device(function).await;
+            if let Some(device) = device.as_ref().filter(|device| shown(device)) {
+                return device.clone();
+            }
+            assert!(begun.elapsed() < PATIENCE, "never: {what}: {device:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Waits for the proof that is made after the start.
+    pub(crate) async fn proved(&self, function: Function) -> DeviceView {
+        let free = |device: &DeviceView| device.schedulable && device.state == "free";
+        self.until("proved and free", function, free).await
+    }
+
+    /// The scheduler gives a claim this device.
+    pub(crate) fn give(&self, claim: &str, function: Function) {
+        let result =
+            json!({"request": "r", "driver": "cleanslate.dev", "pool": NODE, "device": function.device()});
+        let object = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": claim, "namespace": "tests", "uid": uid(claim)},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "npu.cleanslate.dev"}}]}},
+            "status": {"allocation": {"devices": {"results": [result]}}},
+        });
+        fs::write(self.path("claims").join(format!("{claim}.json")), object.to_string()).unwrap();
+    }
+
+    /// The kubelet's call for a claim, going on beside the test; `None` where the daemon ends meanwhile.
+    pub(crate) fn preparing(&self, claim: &str) -> JoinHandle<Option<NodePrepareResourceResponse>> {
+        let (kubelet, claim) = (self.kubelet.clone().unwrap(), reference(claim));
+        tokio::spawn(async move { kubelet.prepare(vec![claim.clone()]).await.ok()?.remove(&claim.uid) })
+    }
+
+    /// The same, waited for: `Ok` where it was granted, else the words of the refusal.
+    pub(crate) async fn prepare(&self, claim: &str) -> Result<(), String> {
+        self.answered(claim, self.preparing(claim).await.unwrap().expect("the daemon answers"))
+    }
+
+    pub(crate) fn answered(&self, claim: &str, answer: NodePrepareResourceResponse) -> Result<(), String> {
+        let cdi = self.path("cdi").join(format!("cleanslate.dev-claim-{}.json", uid(claim)));
+        match (answer.error.is_empty(), answer.devices.len(), cdi.exists()) {
+            (true, 1, true) => Ok(()),
+            (false, 0, false) => Err(answer.error),
+            other => panic!("{other:?} {answer:?}"),
+        }
+    }
+
+    pub(crate) async fn unprepare(&self, claim: &str) {
+        let claim = reference(claim);
+        let mut answers = self.kubelet.as_ref().unwrap().unprepare(vec![claim.clone()]).await.unwrap();
+        assert_eq!(answers.remove(&claim.uid).unwrap().error, "");
+    }
+
+    /// What was proved for a granted claim.
+    pub(crate) async fn receipt(&self, claim: &str) -> Option<Receipt> {
+        let claims = self.status().await.ledger.claims;
+        claims.into_iter().find(|view| view.record.claim.name == claim)?.record.devices.pop()?.receipt
+    }
+
+    /// An operator's command on this node.
+    pub(crate) fn cli(&self, arguments: &[&str]) -> Output {
+        Command::new(PROGRAM).args(arguments).arg("--run").arg(self.path("run")).output().unwrap()
+    }
+
+    /// An operator ends a device's quarantine.
+    pub(crate) fn release(&self, function: Function) {
+        let output = self.cli(&["quarantine", "release", function.0, "--reason", "tested"]);
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+        let name = self.folder.file_name().unwrap().to_owned();
+        let _ = fs::copy(self.path("log"), Path::new("/host").join(name).with_extension("log"));
+    }
+}
+
+fn uid(claim: &str) -> String {
+    format!("{claim}-4000-8000")
+}
+
+fn reference(claim: &str) -> Claim {
+    Claim { namespace: "tests".to_owned(), name: claim.to_owned(), uid: uid(claim) }
+}
