@@ -80,13 +80,12 @@ fn obey(command: Command, held: &mut Option<Held>, reports: &mut File) -> Result
     if !function.exists() {
         return Err(gone());
     }
-    // What vanishes while it is read fails in whatever it is asked.
-    let unless_gone = |failure| if function.exists() { failure } else { gone() };
+    // What vanishes while it is read shows anything, and nothing of it counts.
+    let read = |report| if function.exists() { report } else { Err(gone()) };
     match command {
-        Command::Inspect => inspect::inspect(order, function).map(Report::Inspected).map_err(unless_gone),
+        Command::Inspect => read(inspect::inspect(order, function).map(Report::Inspected)),
         Command::Probe => {
-            let probed = probe::probe(order, function).map(|(probe, nodes)| Report::Probed(probe, nodes));
-            probed.map_err(unless_gone)
+            read(probe::probe(order, function).map(|(probe, nodes)| Report::Probed(probe, nodes)))
         }
         Command::Holders => holders::holders(&order.roots, order.address, function).map(Report::Held),
         Command::Reset(wanted) => {

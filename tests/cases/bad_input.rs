@@ -76,7 +76,8 @@ async fn bad_input_a_device_that_is_gone_costs_its_own_claim() {
         assert!(words.contains(&name(0)) || words.contains(&at(0).to_string()), "{words}");
         node.granted("other").await;
     }
-    assert!(node.status().await.ledger.devices.iter().all(|device| device.quarantine.is_none()));
+    let devices = node.status().await.ledger.devices;
+    assert!(devices.iter().all(|device| device.quarantine.is_none()), "{devices:?}");
     // A pod can end whatever became of its device; nobody gets what was not cleaned.
     node.unprepared("used").await;
     node.give(&claim("next").on(1));
@@ -115,7 +116,8 @@ async fn bad_input_a_replaced_device_costs_one_claim_and_its_successor_is_proved
     // The word of an operator is about the card that is in quarantine, whichever name is used.
     let released = node.cli(&["quarantine", "release", &at(0).to_string(), "--reason", "it is in the bin"]);
     assert_eq!(released.status.code(), Some(0), "{released:?}");
-    assert!(node.status().await.ledger.devices.iter().all(|device| device.quarantine.is_none()));
+    let devices = node.status().await.ledger.devices;
+    assert!(devices.iter().all(|device| device.quarantine.is_none()), "{devices:?}");
 }
 
 /// Swapped under a grant: the pod may end, and what is cleaned for the next one is the card that is there.
