@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{ApiError, Client};
@@ -134,6 +135,9 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AppErr
     if let Some(folder) = &options.claims {
         fs::read_dir(folder).map_err(|source| AppError::Claims { path: folder.clone(), source })?;
     }
+    if policy.observes() {
+        tracing::warn!("the policy only observes: nothing is granted, reset, overwritten or published");
+    }
     let simulated = roots.are_simulated();
     if simulated {
         tracing::warn!(sys = %roots.sys.display(), "simulated: this is no sysfs, the devices are a twin's");
@@ -180,12 +184,14 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AppErr
         ended?;
     }
     let mut registration = registration::serve(found_by, &driver, sockets.service())?;
+    let observed = watch::Sender::default();
     let reporter = Reporter {
         node: node.clone(),
         driver: driver.clone(),
         simulated,
         ledger: Arc::clone(&ledger),
         inventory: Arc::clone(&inventory),
+        observed: observed.subscribe(),
         registration: registration.verdict(),
         publish: publisher.as_ref().map(Publisher::view),
     };
@@ -193,7 +199,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AppErr
     let published = CancellationToken::new();
     let publishing = publisher.map(|publisher| tokio::spawn(publisher.run(published.clone())));
     let commands = tokio::spawn(answer_commands(control, reporter, stop.child_token()));
-    let maintenance = Arc::new(Maintenance { ledger, inventory, bench, policy });
+    let maintenance = Arc::new(Maintenance { ledger, inventory, bench, policy, observed });
     let working = tokio::spawn(maintenance.run(stop.child_token()));
     let orphans = tokio::spawn(Arc::clone(&claims).watch_orphans(stop.child_token()));
     tracing::info!(%node, %driver, socket = %sockets.service().display(), "ready");

@@ -95,6 +95,13 @@ impl Claims {
         if let Some(record) = self.granted(&claim) {
             return self.answer(&record);
         }
+        if self.policy.observes() {
+            return Err(Refusal(
+                "this node's policy only observes (mode: observe): no device is granted, reset or overwritten; \
+                 `cleanslate status` says what would be done"
+                    .to_owned(),
+            ));
+        }
         let uid = claim.reference.uid.clone();
         let key = queue::Key::Prepare(claim.allocation.clone());
         let job = prepare::Job { claims: Arc::clone(self), claim, deadline: deadline.earlier(WORDS), idle };

@@ -108,6 +108,12 @@ impl Inventory {
         self.state.subscribe()
     }
 
+    /// Whether the policy only lets us look.
+    #[must_use]
+    pub fn observes(&self) -> bool {
+        self.policy.observes()
+    }
+
     /// Devices that are ours and can be worked on.
     #[must_use]
     pub fn usable(&self) -> Vec<Arc<Known>> {

@@ -2,13 +2,16 @@
 //! devices: each a lease and a proof like a claim's, under an epoch of its own. And looks at devices in use.
 
 mod monitor;
+mod observer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use monitor::Monitor;
+pub use observer::Observation;
 use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -38,6 +41,8 @@ pub struct Maintenance {
     pub bench: Bench,
     /// How the node is run.
     pub policy: Arc<Policy>,
+    /// What would be done, while the policy only observes.
+    pub observed: watch::Sender<Vec<Observation>>,
 }
 
 #[derive(Debug, Default)]
@@ -67,12 +72,15 @@ impl Maintenance {
         let mut looked = Instant::now();
         let ended = Arc::clone(&lock(&agenda).ended);
         let mut monitor = Monitor::default();
+        let mut observe = tokio::time::interval(observer::INTERVAL);
         let mut ticks = tokio::time::interval(TICK);
         while !stop.is_cancelled() {
             changes.mark_unchanged();
             self.ledger.maintained();
             let now = Instant::now();
-            self.start_due(&agenda, &tasks);
+            if !self.policy.observes() {
+                self.start_due(&agenda, &tasks);
+            }
             monitor.go_round(&self, &tasks);
             let next = lock(&agenda).next_after(now);
             tokio::select! {
@@ -87,6 +95,9 @@ impl Maintenance {
                         self.inventory.rescan().await;
                         looked = Instant::now();
                     }
+                }
+                _ = observe.tick(), if self.policy.observes() => {
+                    tasks.spawn(observer::look(Arc::clone(&self)));
                 }
                 () = stop.cancelled() => {}
             }

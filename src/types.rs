@@ -20,7 +20,8 @@ pub use facts::{BarView, Baseline, Counts, Fact, HolderProcess, Inspection, Prob
 pub use identity::Identity;
 pub use place::{DeviceNode, LinkView, Parent, Place, VirtualOf};
 pub use policy::{
-    CONFIG_FLR, Deadlines, Decision, DeviceRule, Ids, MatchRule, Policy, ReleasePolicy, ScrubRule, StepName,
+    CONFIG_FLR, Deadlines, Decision, DeviceRule, Ids, MatchRule, NodeMode, Policy, ReleasePolicy, ScrubRule,
+    StepName,
 };
 pub use reason::{Class, Fault, Reason};
 pub use receipt::{Mode, Receipt, StepTime};

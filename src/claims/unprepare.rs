@@ -1,6 +1,7 @@
 //! The job of releasing a claim.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Claims, PreparedDevice, Refusal};
 use crate::cdi;
@@ -28,7 +29,9 @@ pub(super) async fn release(claims: &Claims, claim: &ClaimRef) {
         tracing::error!(%claim, %error, "the claim's CDI file stays behind");
     }
     let released = claims.ledger.release(&claim.uid).await;
-    let deadline = Deadline::after(claims.policy.release.wait);
+    // Nobody cleans where the policy only observes; it is done once it does not.
+    let wait = if claims.policy.observes() { Duration::ZERO } else { claims.policy.release.wait };
+    let deadline = Deadline::after(wait);
     let mut changes = claims.ledger.watch();
     let cleaned = async {
         while !released.unclean().is_empty() {

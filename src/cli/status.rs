@@ -7,8 +7,10 @@ use comfy_table::{Table, presets};
 
 use super::{DaemonArgs, Output};
 use crate::ledger::{DeviceView, Withheld};
+use crate::maintenance::Observation;
 use crate::observe::status::Status;
 use crate::publish::{Failure, PublishView};
+use crate::types::NodeMode;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,6 +42,12 @@ fn page(status: &Status) -> Vec<String> {
     lines.push(format!("node {node}, driver {driver}, version {version}, kubelet: {registration}"));
     if status.simulated {
         lines.push("SIMULATED: --sys is no sysfs, these devices are a twin's".to_owned());
+    }
+    if status.mode == NodeMode::Observe {
+        lines
+            .push("the policy only observes: nothing is granted, reset, overwritten or published".to_owned());
+        let would = |seen: &Observation| format!("  {} would {}", seen.device, seen.would);
+        lines.extend(status.observed.iter().map(would));
     }
     lines.push(published(status.publish.as_ref()));
     if let Some(why) = &status.nothing_ours {

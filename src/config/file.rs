@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::values::{
-    ApiVersion, Attempts, Bar, ClassId, Id, Kind, LeastMode, Library, Limit, ResetMethod, Span, Step, Wait,
-    present,
+    ApiVersion, Attempts, Bar, ClassId, Id, Kind, LeastMode, Library, Limit, ResetMethod, RunMode, Span,
+    Step, Wait, present,
 };
 use crate::types::{DeviceRule, MatchRule, Mode, PciAddress, Policy, ReleasePolicy, ScrubRule};
 
@@ -18,6 +18,8 @@ pub(super) struct NodePolicy {
     _api_version: ApiVersion,
     #[serde(rename = "kind")]
     _kind: Kind,
+    #[serde(default)]
+    mode: RunMode,
     devices: Rules,
     #[serde(default)]
     release: Release,
@@ -25,7 +27,7 @@ pub(super) struct NodePolicy {
 
 impl From<NodePolicy> for Policy {
     fn from(file: NodePolicy) -> Self {
-        Self { devices: file.devices.0, release: file.release.into() }
+        Self { mode: file.mode.0, devices: file.devices.0, release: file.release.into() }
     }
 }
 

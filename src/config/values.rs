@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde::{Deserialize, Deserializer};
 
-use crate::types::{CONFIG_FLR, Mode, StepName};
+use crate::types::{CONFIG_FLR, Mode, NodeMode, StepName};
 
 const LONGEST: Duration = Duration::from_secs(600);
 /// The kubelet gives up after 45 s, and the call has more to do than to wait.
@@ -46,6 +46,18 @@ macro_rules! word {
 
 word!(ApiVersion(()), |text| exactly(text, "cleanslate.dev/v1alpha1"));
 word!(Kind(()), |text| exactly(text, "NodePolicy"));
+word!(RunMode(NodeMode), |text| match text {
+    "enforce" => Ok(NodeMode::Enforce),
+    "observe" => Ok(NodeMode::Observe),
+    _ => Err(format!("{text:?} is no mode that we know")),
+});
+
+impl Default for RunMode {
+    fn default() -> Self {
+        Self(NodeMode::Enforce)
+    }
+}
+
 word!(Id(u16), |text| {
     let id = hex(text, 4).and_then(|id| u16::try_from(id).ok());
     id.ok_or_else(|| format!("{text:?} is no PCI id"))

@@ -103,6 +103,7 @@ fn right(fields: &[&str]) -> String {
         [.., "deadlines", _] => time,
         [.., "apiVersion"] => "cleanslate.dev/v1alpha1",
         [.., "kind"] => "NodePolicy",
+        ["mode"] => "enforce, or observe, which looks at devices and touches none",
         [.., "devices", "[]"] => "a rule, for example {match: {vendor: \"10de\"}}",
         [.., "bars", "[]"] => "the number of a memory BAR, 0 to 5",
         [.., "devices"] => "a list of rules, for example [{match: {vendor: \"10de\"}}], or []",

@@ -8,8 +8,9 @@ use tokio::sync::watch;
 use crate::inventory::{Inventory, Known};
 use crate::kubelet::registration::KubeletVerdict;
 use crate::ledger::{Ledger, Snapshot};
+use crate::maintenance::Observation;
 use crate::publish::PublishView;
-use crate::types::{Identity, Inspection};
+use crate::types::{Identity, Inspection, NodeMode};
 
 /// The state of a node. Fields are only added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,6 +25,12 @@ pub struct Status {
     pub simulated: bool,
     /// What the kubelet said of our registration.
     pub registration: String,
+    /// What the policy lets us do.
+    #[serde(default)]
+    pub mode: NodeMode,
+    /// What would be done to each device, while the policy only observes.
+    #[serde(default)]
+    pub observed: Vec<Observation>,
     /// Devices, claims, damaged records.
     #[serde(flatten)]
     pub ledger: Snapshot,
@@ -76,6 +83,8 @@ pub struct Reporter {
     pub ledger: Arc<Ledger>,
     /// Which devices are ours.
     pub inventory: Arc<Inventory>,
+    /// What would be done, while the policy only observes.
+    pub observed: watch::Receiver<Vec<Observation>>,
     /// What the kubelet says.
     pub registration: watch::Receiver<KubeletVerdict>,
     /// What is published.
@@ -93,6 +102,8 @@ impl Reporter {
             driver: self.driver.clone(),
             simulated: self.simulated,
             registration: self.registration.borrow().to_string(),
+            mode: if self.inventory.observes() { NodeMode::Observe } else { NodeMode::Enforce },
+            observed: self.observed.borrow().clone(),
             ledger: self.ledger.snapshot(),
             hardware: self.inventory.identified().iter().map(|known| hardware(known)).collect(),
             refused: refused.map(|(device, why)| Refused { device, why }).collect(),

@@ -143,6 +143,9 @@ impl Publisher {
     }
 
     fn devices(&self, known: &BTreeMap<String, Result<Arc<Known>, String>>) -> Vec<Device> {
+        if self.inventory.observes() {
+            return Vec::new();
+        }
         device::devices(&self.ledger.snapshot(), known, self.simulated)
     }
 

@@ -63,10 +63,24 @@ pub const CONFIG_FLR: &str = "config_flr";
 /// What a node's policy file says; without one no device is ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
+    /// Whether devices are touched at all.
+    pub mode: NodeMode,
     /// Which devices are ours and how each is cleaned; the first rule that matches a device counts.
     pub devices: Vec<DeviceRule>,
     /// What happens when a claim lets go of a device, and to devices in quarantine.
     pub release: ReleasePolicy,
+}
+
+/// Whether devices are touched at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeMode {
+    /// They are proved, granted and cleaned.
+    #[default]
+    Enforce,
+    /// They are looked at, and it is told what would be done: for a first start on a fleet at work. Nothing is granted,
+    /// reset, overwritten or published.
+    Observe,
 }
 
 /// One rule of the policy.
@@ -161,6 +175,12 @@ pub enum Decision {
 }
 
 impl Policy {
+    /// Whether devices are only looked at.
+    #[must_use]
+    pub fn observes(&self) -> bool {
+        self.mode == NodeMode::Observe
+    }
+
     /// Whether a function is ours. The first rule that matches counts.
     #[must_use]
     pub fn decide(&self, address: PciAddress, ids: &Ids) -> Decision {

@@ -23,6 +23,7 @@ mod faults;
 mod forgotten;
 mod hang;
 mod holders;
+mod observe;
 mod policies;
 mod quarantine;
 mod queue;

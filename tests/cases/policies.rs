@@ -24,7 +24,7 @@ const MODES: &str = "device_verified, copy_verified, copy_sampled or vendor_repo
 
 /// Whole files; what follows the file's name.
 #[rustfmt::skip]
-const FILES: [(&str, &str); 26] = [
+const FILES: [(&str, &str); 28] = [
     ("", ":1:1: it is empty: expected WHOLE"),
     ("# nothing\n", ":2:1: it is empty: expected WHOLE"),
     ("null\n", r#":1:1: "null" cannot stand here: expected WHOLE"#),
@@ -36,7 +36,7 @@ const FILES: [(&str, &str); 26] = [
     ("apiVersion: v2\nkind: NodePolicy\ndevices: []\n", r#":1:13: apiVersion: "v2" is none that we know: expected cleanslate.dev/v1alpha1"#),
     ("apiVersion: cleanslate.dev/v1alpha1\nkind: Pod\ndevices: []\n", r#":2:7: kind: "Pod" is none that we know: expected NodePolicy"#),
     ("apiVersion: [v2]\nkind: NodePolicy\ndevices: []\n", r#":1:13: apiVersion: "[v2]" cannot stand here: expected cleanslate.dev/v1alpha1"#),
-    ("HEADdevices: []\ndevice: []\n", ":4:1: device: unknown field `device`, expected one of apiVersion, kind, devices, release"),
+    ("HEADdevices: []\ndevice: []\n", ":4:1: device: unknown field `device`, expected one of apiVersion, kind, mode, devices, release"),
     ("HEADdevices: []\ndevices: []\n", ":4:1: field `devices` is given twice: expected it once"),
     ("HEADdevices: 7\n", r#":3:10: devices: "7" cannot stand here: expected a list of rules, for example [{match: {vendor: "10de"}}], or []"#),
     ("HEADdevices: {}\n", r#":3:10: devices: "{}" cannot stand here: expected a list of rules, for example [{match: {vendor: "10de"}}], or []"#),
@@ -45,10 +45,12 @@ const FILES: [(&str, &str); 26] = [
     ("HEADdevices: [7]\n", r#":3:11: devices[0]: "7" cannot stand here: expected a rule, for example {match: {vendor: "10de"}}"#),
     ("HEADdevices: []\n---\nHEAD", ":5:1: another YAML document begins here: expected one NodePolicy a file"),
     ("HEADdevices: []\n\tx: 1\n", ":4:2: tabs disallowed within this context (block indentation): expected WHOLE"),
-    ("a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\nc: &c [*b, *b, *b, *b]\ndevices: *c\n", ":1:1: a: unknown field `a`, expected one of apiVersion, kind, devices, release"),
+    ("a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\nc: &c [*b, *b, *b, *b]\ndevices: *c\n", ":1:1: a: unknown field `a`, expected one of apiVersion, kind, mode, devices, release"),
     ("HEADdevices: &d\n- *d\n", r#":4:3: devices: Recursive reference not allowed here: expected a list of rules, for example [{match: {vendor: "10de"}}], or []"#),
     ("HEADdevices: *rules\n", ":3:10: no anchor has this name: expected the value itself"),
     ("HEADdevices: !include /etc/shadow\n", r#":3:19: devices: "/etc/shadow" cannot stand here: expected a list of rules, for example [{match: {vendor: "10de"}}], or []"#),
+    ("HEADmode: dry-run\ndevices: []\n", r#":3:7: mode: "dry-run" is no mode that we know: expected enforce, or observe, which looks at devices and touches none"#),
+    ("HEADmode:\ndevices: []\n", r#":3:5: mode: it has no value: expected enforce, or observe, which looks at devices and touches none"#),
     ("HEADdevices: []\nrelease: 5s\n", r#":4:10: release: "5s" cannot stand here: expected a value for each field, for example {wait: 20s, retry: 5m}"#),
     (r#"{"apiVersion": "cleanslate.dev/v1alpha1", "kind": "NodePolicy", "devices": [}"#, ":1:76: mismatched bracket '[' closed by '}': expected WHOLE"),
 ];

@@ -216,6 +216,14 @@ async fn without_a_policy_the_pool_is_empty() {
 }
 
 #[tokio::test]
+async fn a_policy_that_only_observes_publishes_an_empty_pool() {
+    let node = Node::start(&[FIRST], &POLICY.replace("devices:", "mode: observe\ndevices:"));
+    until("it is looked at", 30, || node.log().contains("observed").then_some(())).await;
+    node.published("in step", |view| view.last_success.is_some()).await;
+    assert_eq!((node.slices().len(), node.offered()), (1, Vec::new()));
+}
+
+#[tokio::test]
 async fn a_device_that_is_never_granted_as_it_is_stands_nowhere() {
     let policy = POLICY.replace("scrub: {bars: [0]}", "scrub: {library: nvidia}");
     let node = Node::start(&[FIRST], &policy);
