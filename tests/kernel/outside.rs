@@ -37,9 +37,10 @@ pub(crate) fn run(only: &str) -> ExitCode {
 /// How many checks held, how many did not, and how many of each the machine says there were.
 fn watch(scratch: &Path, only: &str) -> (u32, u32, Option<(u32, u32)>) {
     let begun = Instant::now();
-    let mut boot = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/boot.sh"));
-    boot.arg(std::env::current_exe().unwrap()).arg(env!("CARGO_BIN_EXE_cleanslate")).arg(scratch).arg(only);
-    boot.stdin(Stdio::null()).stdout(Stdio::piped());
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut boot = Command::new(repository.join("tests/kernel/boot.sh"));
+    boot.arg(std::env::current_exe().unwrap()).arg(repository.join("target/release/cleanslate"));
+    boot.arg(scratch).arg(only).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut machine = Machine(boot.spawn().unwrap());
     let console = BufReader::new(machine.0.stdout.take().unwrap());
     let (tell, lines) = mpsc::channel();
