@@ -51,7 +51,6 @@ fn watch(scratch: &Path, only: &str) -> (u32, u32, Option<(u32, u32)>) {
     });
     let (mut ok, mut failed, mut end) = (0, 0, None);
     while let Ok(line) = lines.recv_timeout(LIMIT.saturating_sub(begun.elapsed())) {
-        println!("{:6.1} {line}", begun.elapsed().as_secs_f32());
         if line.starts_with("ok ") {
             ok += 1;
         } else if line.starts_with("FAILED ") {
@@ -59,7 +58,13 @@ fn watch(scratch: &Path, only: &str) -> (u32, u32, Option<(u32, u32)>) {
         } else if let Some(told) = line.strip_prefix(END) {
             let mut numbers = told.split_whitespace().filter_map(|word| word.parse().ok());
             end = numbers.next().zip(numbers.next());
+            continue;
+        } else {
+            // The machine's console, the scenarios' names.
+            println!("{:5.1} s | {line}", begun.elapsed().as_secs_f32());
+            continue;
         }
+        println!("{line}");
     }
     if begun.elapsed() >= LIMIT {
         println!("FAILED it did not end within {} s", LIMIT.as_secs());
