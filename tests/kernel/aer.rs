@@ -24,7 +24,7 @@ pub(crate) async fn run(machine: &Machine) {
     check("without errors: granted", granted.is_ok(), &granted);
     node.unprepare("errors").await;
     uncorrectable(&node, machine).await;
-    in_use(&node, machine).await;
+    in_use(&mut node, machine).await;
     fatal(&mut node, machine).await;
     correctable(&node).await;
 }
@@ -94,7 +94,7 @@ async fn uncorrectable(node: &Node, machine: &Machine) {
     node.unprepare("errors").await;
 }
 
-async fn in_use(node: &Node, machine: &Machine) {
+async fn in_use(node: &mut Node, machine: &Machine) {
     node.proved(CARD).await;
     let granted = node.prepare("errors").await;
     check("in use: granted", granted.is_ok(), &granted);
@@ -103,7 +103,10 @@ async fn in_use(node: &Node, machine: &Machine) {
     let reason = device.quarantine.as_ref().map(|quarantine| quarantine.reason);
     check("in use: an uncorrectable error is found", reason == Some(Reason::AerUncorrectable), &device);
     node.unprepare("errors").await;
-    node.release(CARD);
+    node.restart_with("attempts: 0", "attempts: 1, retry: 1s").await;
+    let device = node.until("tried again", CARD, |device| device.quarantine.is_none()).await;
+    check("in use: a whole proof ends that quarantine", device.schedulable, &device);
+    node.restart_with("attempts: 1, retry: 1s", "attempts: 0").await;
 }
 
 /// The kernel resets the link and does not bring the device back: its BARs are gone.

@@ -1,6 +1,6 @@
 //! A real kernel with real PCI, emulated by QEMU: our binary meets real sysfs, config space, AER, mapped BARs and
 //! processes in state D; only the device models are simulated. `tests/run kernel` installs what it needs;
-//! `cargo test --test kernel` runs it once that is there, `cargo test --test kernel aer` one scenario.
+//! `cargo test --test kernel` runs it once that is there and `cleanslate` is built for release, `cargo test --test kernel aer` one scenario.
 //!
 //! This program is both sides: outside it boots the machine and counts, inside it tests.
 #![allow(

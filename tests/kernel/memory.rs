@@ -15,10 +15,14 @@ const MEMORY_CONTROL: u64 = 0xe04;
 
 pub(crate) async fn run() {
     disk_memory_on();
+    // Before anything of ours has run.
+    let lists = [DISK, SHARED].map(|function| function.text("reset_method"));
     let rules = [rule(DISK, "4", "flr"), rule(SHARED, "2", "bus"), rule(EDU, "0", "flr")];
     let node = Node::start(Some(policy(&rules.each_ref().map(String::as_str)))).await;
     through(&node, DISK, "disk", "flr").await;
     through(&node, SHARED, "shared", "bus").await;
+    let now = [DISK, SHARED].map(|function| function.text("reset_method"));
+    check("the kernel's lists are as they were", now == lists && lists == ["flr bus", "bus"], (&lists, &now));
     driven(&node).await;
     let refused = node.status().await.refused;
     let is_named = |why: &str| why.starts_with("unsupported_mode") && why.contains("no prefetchable memory");
@@ -68,8 +72,8 @@ async fn through(node: &Node, function: Function, name: &str, method: &str) {
     let seen = watch.end();
     check(&named("granted"), granted.is_ok(), (&granted, node.device(function).await));
     check(&named("the secret is gone, all is zero, seen from outside"), memory.left() == 0, memory.left());
-    let pinned = [methods.clone(), method.to_owned(), methods.clone()];
-    let pinned = if methods == method { &pinned[..1] } else { &pinned[..] };
+    let pinned = [methods.as_str(), method, &methods];
+    let pinned = if methods == method { &pinned[..1] } else { &pinned };
     check(&named("the kernel's list was pinned to it, and put back"), seen == pinned, &seen);
     if method == "flr" {
         check(&named("QEMU has seen one reset"), log.resets(function) == 1, log.writes(function));

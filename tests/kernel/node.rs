@@ -89,6 +89,13 @@ impl Node {
         };
     }
 
+    /// Stops it and starts it again under a policy in which this is replaced.
+    pub(crate) async fn restart_with(&mut self, old: &str, new: &str) {
+        self.stop().await;
+        self.policy = self.policy.as_ref().map(|policy| policy.replace(old, new));
+        self.up().await;
+    }
+
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(self.daemon.as_ref().unwrap().id().try_into().unwrap())
     }

@@ -37,9 +37,10 @@ pub(crate) fn run(only: &str) -> ExitCode {
 /// How many checks held, how many did not, and how many of each the machine says there were.
 fn watch(scratch: &Path, only: &str) -> (u32, u32, Option<(u32, u32)>) {
     let begun = Instant::now();
-    let mut boot = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/boot.sh"));
-    boot.arg(std::env::current_exe().unwrap()).arg(env!("CARGO_BIN_EXE_cleanslate")).arg(scratch).arg(only);
-    boot.stdin(Stdio::null()).stdout(Stdio::piped());
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut boot = Command::new(repository.join("tests/kernel/boot.sh"));
+    boot.arg(std::env::current_exe().unwrap()).arg(repository.join("target/release/cleanslate"));
+    boot.arg(scratch).arg(only).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut machine = Machine(boot.spawn().unwrap());
     let console = BufReader::new(machine.0.stdout.take().unwrap());
     let (tell, lines) = mpsc::channel();
@@ -50,7 +51,6 @@ fn watch(scratch: &Path, only: &str) -> (u32, u32, Option<(u32, u32)>) {
     });
     let (mut ok, mut failed, mut end) = (0, 0, None);
     while let Ok(line) = lines.recv_timeout(LIMIT.saturating_sub(begun.elapsed())) {
-        println!("{:6.1} {line}", begun.elapsed().as_secs_f32());
         if line.starts_with("ok ") {
             ok += 1;
         } else if line.starts_with("FAILED ") {
@@ -58,7 +58,13 @@ fn watch(scratch: &Path, only: &str) -> (u32, u32, Option<(u32, u32)>) {
         } else if let Some(told) = line.strip_prefix(END) {
             let mut numbers = told.split_whitespace().filter_map(|word| word.parse().ok());
             end = numbers.next().zip(numbers.next());
+            continue;
+        } else {
+            // The machine's console, the scenarios' names.
+            println!("{:5.1} s | {line}", begun.elapsed().as_secs_f32());
+            continue;
         }
+        println!("{line}");
     }
     if begun.elapsed() >= LIMIT {
         println!("FAILED it did not end within {} s", LIMIT.as_secs());

@@ -1,9 +1,13 @@
 //! A device that is taken out while it is proved.
 
 use std::fs;
+use std::time::Duration;
 
 use cleanslate::types::Reason;
+use cleanslate::wire::dra::NodePrepareResourceResponse;
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::task::JoinHandle;
 
 use crate::checks::{check, until};
 use crate::function::{DISK, SHARED};
@@ -53,13 +57,7 @@ pub(crate) async fn run(machine: &Machine) {
 
 async fn during_a_scrub(node: &Node, what: &str, out: impl FnOnce()) {
     let named = |words: &str| format!("{what} during a scrub: {words}");
-    Memory::of("shared").leave_secret();
-    let call = node.preparing("removed");
-    let worker = until("its memory is mapped", || {
-        let worker = node.worker(SHARED)?;
-        let maps = fs::read_to_string(format!("/proc/{worker}/maps")).ok()?;
-        maps.contains("/0000:02:00.0/resource2").then_some(worker)
-    });
+    let (call, worker) = in_a_scrub(node).await;
     kill(worker, Signal::SIGSTOP).unwrap();
     out();
     kill(worker, Signal::SIGCONT).unwrap();
@@ -71,6 +69,27 @@ async fn during_a_scrub(node: &Node, what: &str, out: impl FnOnce()) {
     node.unprepare("other").await;
     let refused = node.prepare("removed").await;
     check(&named("refused as long as it is gone"), refused.is_err(), &refused);
+}
+
+/// A prepare whose worker has just mapped the memory.
+async fn in_a_scrub(node: &Node) -> (JoinHandle<Option<NodePrepareResourceResponse>>, Pid) {
+    for _ in 0..10 {
+        Memory::of("shared").leave_secret();
+        let call = node.preparing("removed");
+        while !call.is_finished() {
+            let worker = node.worker(SHARED);
+            let maps = worker.and_then(|worker| fs::read_to_string(format!("/proc/{worker}/maps")).ok());
+            match worker.zip(maps) {
+                Some((worker, maps)) if maps.contains("/0000:02:00.0/resource2") => return (call, worker),
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        // A busy machine was looking elsewhere.
+        node.answered("removed", call.await.unwrap().unwrap()).unwrap();
+        node.unprepare("removed").await;
+        node.proved(SHARED).await;
+    }
+    panic!("no scrub was met");
 }
 
 async fn quarantined(node: &Node, what: &str, reason: Reason) {
