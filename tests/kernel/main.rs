@@ -13,6 +13,7 @@
 
 mod aer;
 mod checks;
+mod claims;
 mod explain;
 mod flr;
 mod function;

@@ -1,4 +1,4 @@
-//! The daemon on this machine, a client that plays its kubelet, claims as files.
+//! The daemon on this machine, and what it says of itself.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,18 +10,14 @@ use cleanslate::ledger::DeviceView;
 use cleanslate::observe::control::{self, Answer, Request};
 use cleanslate::observe::status::Status;
 use cleanslate::sim::kubelet::Kubelet;
-use cleanslate::types::Receipt;
-use cleanslate::wire::dra::{Claim, NodePrepareResourceResponse};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::json;
-use tokio::task::JoinHandle;
 
 use crate::checks::PATIENCE;
 use crate::function::Function;
 
 pub(crate) const PROGRAM: &str = "/bin/cleanslate";
-const NODE: &str = "node-1";
+pub(crate) const NODE: &str = "node-1";
 const FOLDERS: [&str; 6] = ["claims", "state", "run", "cdi", "registry", "plugins"];
 
 /// A node of its own: no other test's records are in its way.
@@ -29,7 +25,7 @@ pub(crate) struct Node {
     folder: PathBuf,
     policy: Option<String>,
     daemon: Option<Child>,
-    kubelet: Option<Kubelet>,
+    pub(crate) kubelet: Option<Kubelet>,
 }
 
 /// A policy of these rules. First proofs come at once, nobody is waited for, a quarantine stays.
@@ -170,51 +166,6 @@ impl Node {
         self.until("proved and free", function, free).await
     }
 
-    /// The scheduler gives a claim this device.
-    pub(crate) fn give(&self, claim: &str, function: Function) {
-        let result =
-            json!({"request": "r", "driver": "cleanslate.dev", "pool": NODE, "device": function.device()});
-        let object = json!({
-            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-            "metadata": {"name": claim, "namespace": "tests", "uid": uid(claim)},
-            "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "npu.cleanslate.dev"}}]}},
-            "status": {"allocation": {"devices": {"results": [result]}}},
-        });
-        fs::write(self.path("claims").join(format!("{claim}.json")), object.to_string()).unwrap();
-    }
-
-    /// The kubelet's call for a claim, going on beside the test; `None` where the daemon ends meanwhile.
-    pub(crate) fn preparing(&self, claim: &str) -> JoinHandle<Option<NodePrepareResourceResponse>> {
-        let (kubelet, claim) = (self.kubelet.clone().unwrap(), reference(claim));
-        tokio::spawn(async move { kubelet.prepare(vec![claim.clone()]).await.ok()?.remove(&claim.uid) })
-    }
-
-    /// The same, waited for: `Ok` where it was granted, else the words of the refusal.
-    pub(crate) async fn prepare(&self, claim: &str) -> Result<(), String> {
-        self.answered(claim, self.preparing(claim).await.unwrap().expect("the daemon answers"))
-    }
-
-    pub(crate) fn answered(&self, claim: &str, answer: NodePrepareResourceResponse) -> Result<(), String> {
-        let cdi = self.path("cdi").join(format!("cleanslate.dev-claim-{}.json", uid(claim)));
-        match (answer.error.is_empty(), answer.devices.len(), cdi.exists()) {
-            (true, 1, true) => Ok(()),
-            (false, 0, false) => Err(answer.error),
-            other => panic!("{other:?} {answer:?}"),
-        }
-    }
-
-    pub(crate) async fn unprepare(&self, claim: &str) {
-        let claim = reference(claim);
-        let mut answers = self.kubelet.as_ref().unwrap().unprepare(vec![claim.clone()]).await.unwrap();
-        assert_eq!(answers.remove(&claim.uid).unwrap().error, "");
-    }
-
-    /// What was proved for a granted claim.
-    pub(crate) async fn receipt(&self, claim: &str) -> Option<Receipt> {
-        let claims = self.status().await.ledger.claims;
-        claims.into_iter().find(|view| view.record.claim.name == claim)?.record.devices.pop()?.receipt
-    }
-
     /// An operator's command on this node.
     pub(crate) fn cli(&self, arguments: &[&str]) -> Output {
         Command::new(PROGRAM).args(arguments).arg("--run").arg(self.path("run")).output().unwrap()
@@ -233,12 +184,4 @@ impl Drop for Node {
         let name = self.folder.file_name().unwrap().to_owned();
         let _ = fs::copy(self.path("log"), Path::new("/host").join(name).with_extension("log"));
     }
-}
-
-fn uid(claim: &str) -> String {
-    format!("{claim}-4000-8000")
-}
-
-fn reference(claim: &str) -> Claim {
-    Claim { namespace: "tests".to_owned(), name: claim.to_owned(), uid: uid(claim) }
 }
