@@ -96,7 +96,7 @@ async fn a_device_without_a_method_or_in_use_has_failed_its_reset() {
     let (code, verdict) = stage.reset("flr").await;
     assert_eq!(code, Code::Io);
     let (reason, evidence) = verdict.device.unwrap();
-    assert!(reason == Reason::ResetFailed && evidence.contains("errno 16"), "{evidence}");
+    assert!(reason == Reason::ResetFailed && evidence.contains("os error 16"), "{evidence}");
     assert_eq!(fs::read_to_string(&methods).unwrap(), "flr bus\n", "the pin is taken off again");
     stage.mount.set_fault(address(), None).unwrap();
     stage.worker().await.end().await;
