@@ -88,6 +88,29 @@ async fn attack_a_record_under_another_name_is_damage() {
     assert_eq!([node.counts(0), node.counts(1)], before);
 }
 
+/// One device of two went bad in the pod's hands: when the other is clean, nothing of the claim is left on the disk,
+/// and the epochs that it had are not given again.
+#[tokio::test]
+async fn attack_the_epoch_of_a_quarantined_device_outlives_its_claim() {
+    let mut node = Node::of(2).await;
+    node.give(&claim("a").on(0).on(1));
+    node.give(&claim("b").on(0));
+    node.granted("a").await;
+    node.fault(0, Some(cleanslate::sim::Fault::Dead));
+    node.restart().await;
+    node.until("it is found dead", |status| view(status, 0).quarantine.is_some()).await;
+    let token = node.token(0).await;
+    node.unprepared("a").await;
+    node.until("nothing is left of it", |_| node.records("releasing").is_empty()).await;
+    node.kill();
+    node.fault(0, None);
+    node.start().await;
+    assert_eq!(node.token(0).await, token);
+    assert!(node.cli(&["quarantine", "release", &name(0), "--reason", "reseated"]).status.success());
+    node.granted("b").await;
+    assert!(node.token(0).await > token);
+}
+
 /// Which is no reason to keep a pod from ending, nor to hand its device on as it is.
 #[tokio::test]
 async fn attack_a_claim_record_that_vanished_costs_nothing_but_itself() {

@@ -1,0 +1,139 @@
+//! Killed while claims come and go, and while a quarantine does.
+
+use cleanslate::sim::Fault;
+use nix::unistd::Pid;
+
+use super::node::{Node, Policy, claim, more, name};
+use super::stage::{LEFTOVER, Stage, claim_record, quiet_or_dead, token_on_disk, unlocked};
+use super::strace::Tracer;
+
+const KILL: &str = "signal=SIGKILL";
+
+/// The thread that writes records, or all others of the daemon.
+fn threads(node: &Node, writer: bool) -> Vec<Pid> {
+    node.daemon().threads("store", !writer)
+}
+
+/// Prepare, unprepare and the cleaning; how many points there are.
+pub(crate) async fn of_a_claim(writer: bool, call: &'static str) -> u32 {
+    let mut stage = Stage::with(3, Policy::default()).await;
+    for when in 1.. {
+        let (a, b) = (format!("a-{when}"), format!("b-{when}"));
+        let node = &mut stage.node;
+        node.give(&claim(&a).on(0));
+        node.give(&claim(&b).on(0));
+        let (before, token) = (node.counts(0), node.token(0).await);
+        let tracer = Tracer::attach(&threads(node, writer), call, KILL, &when.to_string());
+        node.used(&a).await;
+        let dead = quiet_or_dead(node).await;
+        drop(tracer);
+        if !dead {
+            return when - 1;
+        }
+        node.kill();
+        unlocked(node, 0).await;
+        let (left, releasing) = (claim_record(node, &a), node.records("releasing").len());
+        let phase = left.as_ref().map(|record| record["phase"].as_str().unwrap().to_owned());
+        let at = format!("{call} {when}, {phase:?}, {releasing} releasing");
+        let identity = node.identity(0);
+        let written = token_on_disk(node, &identity).unwrap();
+        assert!(written >= token, "{at}");
+        node.leave(0, LEFTOVER);
+        let killed = node.counts(0);
+        node.start().await;
+        stage.is_sound(&at).await;
+        let node = &mut stage.node;
+        if phase.as_deref() == Some("granted") {
+            assert!(killed.resets > before.resets && killed.scrubs > before.scrubs, "{at}: proved before");
+            assert!(written > token, "{at}");
+            assert!(node.refused(&b).await.contains(&a), "{at}: it is a's until a is released");
+            assert_eq!(node.counts(0), killed, "{at}");
+            node.unprepared(&a).await;
+        }
+        node.granted(&b).await;
+        assert!(!node.holds(0, LEFTOVER), "{at}");
+        let cleanings = if phase.is_some() || releasing > 0 { 2 } else { 1 };
+        assert_eq!(node.counts(0), more(killed, cleanings, cleanings), "{at}");
+        assert!(node.token(0).await > written, "{at}");
+        node.unprepared(&b).await;
+        assert!(!quiet_or_dead(node).await);
+    }
+    unreachable!()
+}
+
+/// A prepare that finds its device broken, then an operator's word and the proof after it; how many points there are.
+pub(crate) async fn of_a_quarantine(call: &'static str) -> u32 {
+    let mut stage = Stage::with(3, Policy::default()).await;
+    let mut points = 0;
+    for when in 1.. {
+        let (refused, lifted) = (refuse(&mut stage, call, when).await, lift(&mut stage, call, when).await);
+        points += u32::from(refused) + u32::from(lifted);
+        if !refused && !lifted {
+            return points;
+        }
+    }
+    unreachable!()
+}
+
+/// Whether it was killed meanwhile; the device is in quarantine afterwards.
+async fn refuse(stage: &mut Stage, call: &str, when: u32) -> bool {
+    let a = format!("a-{when}");
+    let node = &mut stage.node;
+    node.give(&claim(&a).on(0));
+    node.fault(0, Some(Fault::DropWrites));
+    let tracer = Tracer::attach(&threads(node, true), call, KILL, &when.to_string());
+    node.used(&a).await;
+    let dead = quiet_or_dead(node).await;
+    drop(tracer);
+    let record = node.record("quarantine", &node.identity(0));
+    if dead {
+        node.kill();
+        unlocked(node, 0).await;
+        let at = format!("{call} {when}, quarantine written: {}", record.exists());
+        let had = record.exists();
+        node.start().await;
+        stage.is_sound(&at).await;
+        let node = &mut stage.node;
+        let is_sick = node.device(0).await.quarantine.is_some();
+        assert!(is_sick || !had, "{at}: it is lost");
+        // What it had not found out yet, the next one finds: it is never handed out.
+        assert!(node.refused(&a).await.contains("scrub_verify"), "{at}");
+        quiet_or_dead(node).await;
+    }
+    let node = &mut stage.node;
+    assert!(record.exists() && node.device(0).await.quarantine.is_some());
+    node.fault(0, None);
+    dead
+}
+
+/// Whether it was killed meanwhile; the device is proved and free afterwards.
+async fn lift(stage: &mut Stage, call: &str, when: u32) -> bool {
+    let b = format!("b-{when}");
+    let node = &mut stage.node;
+    node.give(&claim(&b).on(0));
+    node.leave(0, LEFTOVER);
+    let word = ["quarantine", "release", &name(0), "--reason", "looked at"];
+    let tracer = Tracer::attach(&threads(node, true), call, KILL, &when.to_string());
+    node.cli(&word);
+    let dead = quiet_or_dead(node).await;
+    drop(tracer);
+    if dead {
+        node.kill();
+        unlocked(node, 0).await;
+        let had = node.record("quarantine", &node.identity(0)).exists();
+        let at = format!("{call} {when} of a lift, quarantine there: {had}");
+        node.start().await;
+        stage.is_sound(&at).await;
+        let node = &mut stage.node;
+        assert_eq!(node.device(0).await.quarantine.is_some(), had, "{at}");
+        if had {
+            assert!(node.cli(&word).status.success(), "{at}");
+        }
+    }
+    let node = &mut stage.node;
+    node.granted(&b).await;
+    assert!(!node.holds(0, LEFTOVER));
+    node.unprepared(&b).await;
+    quiet_or_dead(node).await;
+    dead
+}

@@ -1,0 +1,94 @@
+//! A node's worst days: the daemon killed at every durable step, a disk that refuses or hangs at every write, workers
+//! killed at every step, a storm of callers. The real binary on a simulated node, faults injected from outside; what
+//! is counted is counted by the twins.
+//!
+//! Where strace is missing or may not trace, what needs it says so and injects nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+#[allow(dead_code, unused_imports, reason = "tests/cases has a use for all of it")]
+#[path = "../common/node.rs"]
+mod node;
+#[path = "../common/strace.rs"]
+mod strace;
+
+mod life;
+mod stage;
+mod starts;
+
+use std::time::Instant;
+
+use tokio::task::JoinHandle;
+
+/// What a killed process was about to do: all states of the disk between two changes are met at an fsync.
+const SYNCS: [&str; 1] = ["fsync"];
+/// Every system call by which the writer thread changes the disk.
+const WRITES: [&str; 5] = ["openat", "write", "fsync", "rename", "unlink"];
+
+/// The runs of a table, side by side; what each covered is printed.
+async fn covered(runs: Vec<(String, JoinHandle<u32>)>) -> u32 {
+    let (begun, mut all) = (Instant::now(), 0);
+    for (name, run) in runs {
+        let points = run.await.unwrap();
+        println!("{name}: {points} points");
+        assert!(points > 0, "{name}: nothing was met");
+        all += points;
+    }
+    println!("{all} points in {:.1} s", begun.elapsed().as_secs_f64());
+    all
+}
+
+async fn table(calls: &[&'static str]) -> u32 {
+    let mut runs = Vec::new();
+    for call in calls {
+        runs.push((
+            format!("start over half-done records, {call}"),
+            tokio::spawn(starts::over_half_done(true, call)),
+        ));
+        runs.push((format!("prepare and unprepare, {call}"), tokio::spawn(life::of_a_claim(true, call))));
+        runs.push((
+            format!("refused prepare and lifted quarantine, {call}"),
+            tokio::spawn(life::of_a_quarantine(call)),
+        ));
+        runs.push((format!("start over a damaged record, {call}"), tokio::spawn(starts::over_damage(call))));
+        runs.push((format!("first start, {call}"), tokio::spawn(starts::the_first(call))));
+    }
+    covered(runs).await
+}
+
+/// Derived files are made by other threads than the one that writes records.
+async fn derived() -> u32 {
+    let mut runs = Vec::new();
+    for call in ["fchmod", "rename", "unlink"] {
+        runs.push((
+            format!("CDI file, prepare and unprepare, {call}"),
+            tokio::spawn(life::of_a_claim(false, call)),
+        ));
+        runs.push((
+            format!("CDI files at a start, {call}"),
+            tokio::spawn(starts::over_half_done(false, call)),
+        ));
+    }
+    covered(runs).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_every_sync_of_a_record() {
+    if strace::works() {
+        assert!(table(&SYNCS).await >= 40);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_every_change_of_a_derived_file() {
+    if strace::works() {
+        assert!(derived().await >= 7);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes: every system call of the writer thread, one by one"]
+async fn killed_at_every_call_of_the_writer() {
+    if strace::works() {
+        assert!(table(&WRITES).await >= 200);
+    }
+}
