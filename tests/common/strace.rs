@@ -1,5 +1,6 @@
 //! Faults from outside: `strace` kills a process, or lets its system calls fail or wait, at exactly the n-th of a kind.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
@@ -36,6 +37,7 @@ pub(crate) fn wrapper(threads: bool, call: &str, fault: &str, when: &str) -> Vec
 /// Threads of a process under the eyes of an strace; they go on without it once this is dropped.
 pub(crate) struct Tracer {
     strace: Child,
+    calls: tempfile::NamedTempFile,
     _told: BufReader<ChildStderr>,
 }
 
@@ -43,7 +45,8 @@ impl Tracer {
     /// The same for threads that run; each has its own count. Returns once they are traced.
     pub(crate) fn attach(threads: &[Pid], call: &str, fault: &str, when: &str) -> Self {
         let mut command = Command::new("strace");
-        command.args(["-o", "/dev/null", "-e", &format!("trace={call}")]);
+        let calls = tempfile::NamedTempFile::new().unwrap();
+        command.arg("-o").arg(calls.path()).args(["-e", &format!("trace={call}")]);
         command.args(["-e", &format!("inject={call}:{fault}:when={when}")]);
         for thread in threads {
             command.args(["-p", &thread.to_string()]);
@@ -57,16 +60,27 @@ impl Tracer {
                 assert!(told.read_line(&mut line).unwrap() > 0, "strace does not trace");
             }
         }
-        Self { strace, _told: told }
+        Self { strace, calls, _told: told }
     }
-}
 
-impl Drop for Tracer {
-    fn drop(&mut self) {
+    /// Ends it; how many calls got what.
+    pub(crate) fn injected(mut self) -> usize {
+        self.end();
+        let calls = fs::read_to_string(self.calls.path()).unwrap();
+        calls.lines().filter(|line| line.contains("(INJECTED") || line.contains("(DELAYED")).count()
+    }
+
+    fn end(&mut self) {
         if self.strace.try_wait().unwrap().is_none() {
             // It lets go of what it traces, which a SIGKILL would leave stopped for a moment.
             kill(Pid::from_raw(self.strace.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
             self.strace.wait().unwrap();
         }
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -11,12 +11,15 @@ mod node;
 #[path = "../common/strace.rs"]
 mod strace;
 
+mod disk;
 mod life;
 mod stage;
 mod starts;
+mod workers;
 
 use std::time::Instant;
 
+use disk::Until;
 use tokio::task::JoinHandle;
 
 /// What a killed process was about to do: all states of the disk between two changes are met at an fsync.
@@ -90,5 +93,62 @@ async fn killed_at_every_change_of_a_derived_file() {
 async fn killed_at_every_call_of_the_writer() {
     if strace::works() {
         assert!(table(&WRITES).await >= 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_killed_at_every_call_of_its_own() {
+    if strace::works() {
+        let runs = ["write", "pwrite64", "fsync", "rename", "unlink"];
+        let runs = runs.map(|call| (format!("worker, {call}"), tokio::spawn(workers::at_every(call))));
+        assert!(covered(runs.into()).await >= 15);
+    }
+}
+
+async fn refusals(faults: &[(&'static str, &'static str, Until)]) -> u32 {
+    let run = |(call, error, until)| {
+        (format!("disk, {call}: {error}, {until:?}"), tokio::spawn(disk::refuses(call, error, until)))
+    };
+    covered(faults.iter().copied().map(run).collect()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_refuses_at_every_write() {
+    if strace::works() {
+        let faults = [("openat", "ENOSPC", Until::Unprepared), ("fsync", "EIO", Until::Once)];
+        assert!(refusals(&faults).await >= 10);
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_below_the_log_stops_nothing() {
+    disk::takes_no_log().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes: every system call of the writer thread and every error"]
+async fn a_disk_that_refuses_at_every_call() {
+    if strace::works() {
+        let mut faults = Vec::new();
+        for until in [Until::Once, Until::Unprepared, Until::Killed] {
+            for (call, errors) in [
+                ("openat", &["ENOSPC", "EROFS"][..]),
+                ("fsync", &["ENOSPC", "EIO"]),
+                ("rename", &["EIO", "EROFS"]),
+                ("unlink", &["EIO", "EROFS"]),
+            ] {
+                faults.extend(errors.iter().map(|error| (call, *error, until)));
+            }
+        }
+        assert!(refusals(&faults).await >= 100);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute: the disk hangs for 25 s"]
+async fn a_disk_that_hangs_is_waited_for_within_the_bound() {
+    if strace::works() {
+        // Before the claim is leased, and before it is granted.
+        tokio::join!(disk::hangs(1), disk::hangs(3));
     }
 }
