@@ -115,7 +115,8 @@ pub(crate) fn is_locked(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-fn has_open(pid: i32, path: &Path) -> bool {
+/// Whether a process has this file open.
+pub(crate) fn has_open(pid: i32, path: &Path) -> bool {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     entries.map(|entry| fs::read_link(entry.path())).any(|target| target.is_ok_and(|target| target == path))
 }

@@ -19,7 +19,7 @@ use cleanslate::sim::{DeviceSpec, Folder};
 use cleanslate::types::PciAddress;
 
 pub(crate) use claim::{ClaimFile, claim, reference, uid};
-pub(crate) use daemon::{Daemon, flock, is_locked, program};
+pub(crate) use daemon::{Daemon, flock, has_open, is_locked, program};
 pub(crate) use policy::Policy;
 pub(crate) use views::{claim_of, more, view};
 pub(crate) use watch::Killer;

@@ -11,10 +11,13 @@ mod node;
 #[path = "../common/strace.rs"]
 mod strace;
 
+mod census;
 mod disk;
 mod life;
+mod random;
 mod stage;
 mod starts;
+mod storm;
 mod workers;
 
 use std::time::Instant;
@@ -151,4 +154,21 @@ async fn a_disk_that_hangs_is_waited_for_within_the_bound() {
         // Before the claim is leased, and before it is granted.
         tokio::join!(disk::hangs(1), disk::hangs(3));
     }
+}
+
+/// The seed that the environment gives, or another one each time.
+fn seed() -> u64 {
+    let given = std::env::var("CLEANSLATE_STORM_SEED").ok().map(|seed| seed.parse().unwrap());
+    given.unwrap_or_else(|| std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn storm_of_500_calls() {
+    storm::rages(500, seed()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "`tests/run storm`: takes minutes"]
+async fn storm_of_20000_calls() {
+    storm::rages(20_000, seed()).await;
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::census::children;
 use super::node::{Node, PATIENCE, Policy, at as place, claim, flock, name};
 use super::stage::{LEFTOVER, Stage, quiet_or_dead};
 use super::strace::Tracer;
@@ -13,16 +14,9 @@ use super::strace::Tracer;
 /// The daemon's only worker.
 async fn worker(node: &Node) -> Pid {
     let (daemon, begun) = (node.daemon().pid().to_string(), Instant::now());
-    let is_child = |pid: &i32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1).map(str::to_owned));
-        parent.as_ref() == Some(&daemon)
-    };
     loop {
-        let pids = fs::read_dir("/proc").unwrap().flatten();
-        let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        if let Some(pid) = pids.find(is_child) {
-            return Pid::from_raw(pid);
+        if let Some(pid) = children(&daemon).first() {
+            return Pid::from_raw(*pid);
         }
         assert!(begun.elapsed() < PATIENCE, "no worker comes\n{}", node.told());
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
