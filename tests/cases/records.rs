@@ -202,3 +202,41 @@ async fn attack_an_epoch_that_cannot_rise_refuses_its_device_and_no_other() {
     assert!(tries >= 1 && tries <= 2 + begun.elapsed().as_secs() / 4, "{tries} tries:\n{log}");
     assert!(!log.contains("panicked"), "{log}");
 }
+
+/// Fields are only added, so a record of the next version is one of ours; what we do not know of it is kept.
+#[tokio::test]
+async fn records_of_a_newer_version_are_read_and_nothing_of_them_is_lost() {
+    let mut node = Node::of(3).await;
+    for (device, claimed) in ["a", "b", "c"].iter().enumerate() {
+        node.give(&claim(claimed).on(device));
+    }
+    let answer = node.granted("a").await;
+    node.fault(2, Some(cleanslate::sim::Fault::DropWrites));
+    node.refused("c").await;
+    node.fault(2, None);
+    let token = node.token(1).await;
+    node.stop().await;
+    let identity = |device| node.identity(device);
+    let paths = [
+        node.record("claims", &uid("a")),
+        node.record("devices", &identity(1)),
+        node.record("quarantine", &identity(2)),
+        node.path("state/store.json"),
+    ];
+    for path in &paths {
+        let mut record = read(path);
+        record["fromNewer"] = serde_json::json!({"kept": true});
+        forge(path, &record);
+    }
+    node.start().await;
+    assert_eq!(node.granted("a").await, answer);
+    node.granted("b").await;
+    node.unprepared("b").await;
+    assert!(node.token(1).await > token);
+    assert!(node.refused("c").await.contains("scrub_verify"));
+    assert!(node.status().await.ledger.damaged.is_empty());
+    let is_kept = || paths.iter().all(|path| read(path)["fromNewer"]["kept"] == true);
+    node.eventually("all of it is kept", is_kept).await;
+    node.restart().await;
+    assert_eq!(node.granted("a").await, answer);
+}

@@ -46,6 +46,9 @@ pub(crate) async fn of_a_claim(writer: bool, call: &'static str) -> u32 {
         if phase.as_deref() == Some("granted") {
             assert!(killed.resets > before.resets && killed.scrubs > before.scrubs, "{at}: proved before");
             assert!(written > token, "{at}");
+            // The answer that was lost is repeated.
+            node.granted(&a).await;
+            assert!(node.token(0).await == written, "{at}");
             assert!(node.refused(&b).await.contains(&a), "{at}: it is a's until a is released");
             assert_eq!(node.counts(0), killed, "{at}");
             node.unprepared(&a).await;
@@ -136,4 +139,39 @@ async fn lift(stage: &mut Stage, call: &str, when: u32) -> bool {
     node.unprepared(&b).await;
     quiet_or_dead(node).await;
     dead
+}
+
+/// A prepare that cannot put its CDI file where it belongs leaves neither file nor record, and its device is cleaned.
+pub(crate) async fn without_derived_files(call: &'static str) {
+    let mut stage = Stage::with(3, Policy::default()).await;
+    let node = &mut stage.node;
+    node.give(&claim("a").on(0));
+    let before = node.counts(0);
+    let tracer = Tracer::attach(&threads(node, false), call, "error=EIO", "1+");
+    let words = node.refused("a").await;
+    assert!(words.contains("CDI file") && words.contains("--cdi must name a folder"), "{words}");
+    assert!(tracer.injected() > 0);
+    stage.is_sound(call).await;
+    let node = &mut stage.node;
+    assert!(!quiet_or_dead(node).await);
+    assert_eq!(node.counts(0), more(before, 2, 2), "proved, and cleaned since it was granted for a moment");
+    node.granted("a").await;
+    stage.is_sound(call).await;
+}
+
+/// The kubelet is gone when its claim is granted: the next call has the answer, and nothing is done twice.
+pub(crate) async fn an_answer_is_lost() {
+    let node = Node::of(1).await;
+    for number in 0..5 {
+        let a = format!("a-{number}");
+        node.give(&claim(&a).on(0));
+        let call = node.preparing(&a);
+        node.until("it is leased", |status| status.ledger.claims.len() == 1).await;
+        call.abort();
+        node.until("it is granted", |status| status.ledger.devices[0].state == "granted").await;
+        let (counts, token) = (node.counts(0), node.token(0).await);
+        node.granted(&a).await;
+        assert_eq!((node.counts(0), node.token(0).await), (counts, token));
+        node.unprepared(&a).await;
+    }
 }

@@ -99,6 +99,18 @@ async fn killed_at_every_call_of_the_writer() {
     }
 }
 
+#[tokio::test]
+async fn a_prepare_without_its_derived_files_is_undone() {
+    if strace::works() {
+        tokio::join!(life::without_derived_files("fchmod"), life::without_derived_files("rename"));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_was_lost_is_repeated_from_the_record() {
+    life::an_answer_is_lost().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_killed_at_every_call_of_its_own() {
     if strace::works() {

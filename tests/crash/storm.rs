@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -32,10 +32,14 @@ struct Holding {
 struct World {
     node: Node,
     pods: Vec<Mutex<Option<Holding>>>,
+    /// What the scheduler has given to whom.
+    allocated: Mutex<BTreeMap<usize, String>>,
     calls: AtomicU32,
     granted: AtomicU32,
     refused: Mutex<BTreeMap<String, u32>>,
     target: u32,
+    /// Every caller is done.
+    over: AtomicBool,
 }
 
 /// A caller's claim.
@@ -102,8 +106,10 @@ fn mark(pod: &str) -> String {
 async fn caller(world: Arc<World>, number: u64, mut random: Random) {
     let mut claims: Vec<Claim> = (0..CLAIMS).map(|_| Claim::default()).collect();
     while world.goes_on() {
-        let which = random.below(CLAIMS);
-        let (name, claim) = (format!("c{number}-{which}"), &mut claims[usize::try_from(which).unwrap()]);
+        // Who has devices does something with them before asking for more.
+        let has = claims.iter().position(|claim| !claim.devices.is_empty());
+        let which = has.unwrap_or(usize::try_from(random.below(CLAIMS)).unwrap());
+        let (name, claim) = (format!("c{number}-{which}"), &mut claims[which]);
         if claim.runs {
             match random.below(10) {
                 // Repeated: the same answer, and nothing happens.
@@ -111,13 +117,13 @@ async fn caller(world: Arc<World>, number: u64, mut random: Random) {
                 // Another allocation of the same UID, whose pod has ended.
                 2..4 => {
                     end(&world, &name, claim);
-                    allocate(&world, &name, claim, &mut random);
+                    allocate(&world, &name, claim, &mut random).await;
                     prepare(&world, &name, claim).await;
                 }
                 _ => unprepare(&world, &name, claim).await,
             }
         } else {
-            allocate(&world, &name, claim, &mut random);
+            allocate(&world, &name, claim, &mut random).await;
             match random.below(10) {
                 // The call ends early; the work goes on, and the next call joins it or undoes it.
                 0..2 => {
@@ -138,32 +144,46 @@ async fn caller(world: Arc<World>, number: u64, mut random: Random) {
                 _ => prepare(&world, &name, claim).await,
             }
         }
-        if !claim.runs && random.percent(80) {
+        tokio::time::sleep(Duration::from_millis(random.below(20))).await;
+        if random.percent(80) {
             unprepare(&world, &name, claim).await;
         }
-        tokio::time::sleep(Duration::from_millis(random.below(20))).await;
     }
     for (which, claim) in claims.iter_mut().enumerate() {
         unprepare(&world, &format!("c{number}-{which}"), claim).await;
     }
 }
 
-/// The scheduler gives it other devices, without asking who has them.
-fn allocate(world: &World, name: &str, claimed: &mut Claim, random: &mut Random) {
+/// The scheduler gives it other devices: such that nobody has, but now and then, and where all are taken.
+async fn allocate(world: &World, name: &str, claimed: &mut Claim, random: &mut Random) {
+    free(world, name);
+    let wanted = if random.percent(10) { 2 } else { 1 };
+    let (careless, begun) = (random.percent(3), Instant::now());
+    claimed.devices = loop {
+        let first = usize::try_from(random.below(DEVICES as u64)).unwrap();
+        let devices: Vec<_> = (first..first + wanted).map(|device| device % DEVICES).collect();
+        if careless || take(world, name, &devices) || begun.elapsed() > Duration::from_secs(5) {
+            break devices;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
     claimed.allocations += 1;
-    let first = usize::try_from(random.below(DEVICES as u64)).unwrap();
-    claimed.devices = vec![first];
-    if random.percent(10) {
-        claimed.devices.push((first + 1) % DEVICES);
-    }
     let file: ClaimFile = claimed.devices.iter().fold(claim(name), |file, device| file.on(*device));
-    let number = claimed.allocations;
-    world.node.give(&file.allocated_at(&format!(
-        "2026-01-01T{:02}:{:02}:{:02}Z",
-        number / 3600 % 24,
-        number / 60 % 60,
-        number % 60
-    )));
+    let at = jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(claimed.allocations.into());
+    world.node.give(&file.allocated_at(&at.to_string()));
+}
+
+fn take(world: &World, name: &str, devices: &[usize]) -> bool {
+    let mut allocated = world.allocated.lock().unwrap();
+    let are_free = devices.iter().all(|device| !allocated.contains_key(device));
+    if are_free {
+        allocated.extend(devices.iter().map(|device| (*device, name.to_owned())));
+    }
+    are_free
+}
+
+fn free(world: &World, name: &str) {
+    world.allocated.lock().unwrap().retain(|_, holder| holder != name);
 }
 
 async fn prepare(world: &World, name: &str, claim: &mut Claim) {
@@ -189,6 +209,10 @@ async fn unprepare(world: &World, name: &str, claim: &mut Claim) {
     end(world, name, claim);
     world.calls.fetch_add(1, Ordering::Relaxed);
     world.node.unprepared_only(name).await;
+    // It is gone with its pod, or was never there.
+    let _ = fs::remove_file(world.node.path("claims").join(format!("{name}.json")));
+    free(world, name);
+    claim.devices.clear();
 }
 
 /// Breaks a device for a moment, or kills the worker that is at it.
@@ -207,7 +231,7 @@ async fn weather(world: Arc<World>, mut random: Random) -> BTreeMap<String, u32>
             world.node.fault(device, None);
             *broken.entry(format!("{fault:?}")).or_default() += 1;
         }
-        tokio::time::sleep(Duration::from_millis(random.below(60))).await;
+        tokio::time::sleep(Duration::from_millis(50 + random.below(200))).await;
     }
     broken
 }
@@ -223,7 +247,7 @@ fn kill_worker(node: &Node, device: usize) -> bool {
 /// Looks at every device that a pod has, again and again: how often.
 async fn watch(world: Arc<World>) -> u64 {
     let mut looks = 0;
-    while world.goes_on() {
+    while !world.over.load(Ordering::Relaxed) {
         for (device, place) in world.pods.iter().enumerate() {
             let place = place.lock().unwrap();
             world.is_left_alone(device, &place);
@@ -240,12 +264,21 @@ pub(crate) async fn rages(target: u32, seed: u64) {
         .release("patience", "1ms")
         .release("retry", "50ms")
         .release("attempts", "1000")
-        .deadline("reset", "1s");
+        .deadline("reset", "500ms");
     let node = Node::with_fields(&[STORMY; DEVICES], policy).await;
     let before = Census::of(&node);
     let pods = (0..DEVICES).map(|_| Mutex::new(None)).collect();
     let (calls, granted) = (AtomicU32::new(0), AtomicU32::new(0));
-    let world = Arc::new(World { node, pods, calls, granted, refused: Mutex::default(), target });
+    let world = Arc::new(World {
+        node,
+        pods,
+        allocated: Mutex::default(),
+        calls,
+        granted,
+        refused: Mutex::default(),
+        target,
+        over: AtomicBool::new(false),
+    });
     let begun = Instant::now();
     let random = Random(seed);
     let weather = tokio::spawn(weather(Arc::clone(&world), random.branch(CALLERS)));
@@ -256,6 +289,7 @@ pub(crate) async fn rages(target: u32, seed: u64) {
     for caller in callers {
         caller.await.unwrap();
     }
+    world.over.store(true, Ordering::Relaxed);
     let (broken, looks) = (weather.await.unwrap(), watcher.await.unwrap());
     let world = Arc::into_inner(world).unwrap();
     let (calls, granted) = (world.calls.into_inner(), world.granted.into_inner());
@@ -266,7 +300,7 @@ pub(crate) async fn rages(target: u32, seed: u64) {
     for (why, times) in world.refused.into_inner().unwrap() {
         println!("refused {times} times: {why}");
     }
-    assert!(granted >= target / 20 && looks > 0, "a storm that grants next to nothing shows next to nothing");
+    assert!(granted >= target / 8 && looks > 0, "a storm that grants next to nothing shows next to nothing");
     nothing_is_left(world.node, &before).await;
 }
 
