@@ -10,6 +10,8 @@ mod kills;
 mod leftovers;
 #[path = "flr/node.rs"]
 mod node;
+#[path = "common/traced.rs"]
+mod traced;
 
 use std::fs;
 use std::path::PathBuf;

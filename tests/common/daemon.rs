@@ -33,7 +33,7 @@ impl Daemon {
 
     /// Its thread of this name, or all others.
     pub(crate) fn threads(&self, name: &str, others: bool) -> Vec<Pid> {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten();
         let is_wanted = |task: &PathBuf| {
             let comm = fs::read_to_string(task.join("comm")).unwrap_or_default();
             !comm.is_empty() && (comm.trim_end() == name) != others

@@ -3,8 +3,8 @@
 use cleanslate::sim::Fault;
 use nix::unistd::Pid;
 
-use super::node::{Node, Policy, claim, more, name};
-use super::stage::{LEFTOVER, Stage, claim_record, quiet_or_dead, token_on_disk, unlocked};
+use super::node::{Node, Policy, claim, more, name, reference};
+use super::stage::{LEFTOVER, Stage, claim_record, quiet_or_dead, token_on_disk, token_used, unlocked};
 use super::strace::Tracer;
 
 const KILL: &str = "signal=SIGKILL";
@@ -37,7 +37,9 @@ pub(crate) async fn of_a_claim(writer: bool, call: &'static str) -> u32 {
         let at = format!("{call} {when}, {phase:?}, {releasing} releasing");
         let identity = node.identity(0);
         let written = token_on_disk(node, &identity).unwrap();
-        assert!(written >= token, "{at}");
+        let used = token_used(node, 0);
+        let is_covered = used.is_none_or(|used| written >= used);
+        assert!(written >= token && is_covered, "{at}: a worker was at it under {used:?}");
         node.leave(0, LEFTOVER);
         let killed = node.counts(0);
         node.start().await;
@@ -139,6 +141,45 @@ async fn lift(stage: &mut Stage, call: &str, when: u32) -> bool {
     node.unprepared(&b).await;
     quiet_or_dead(node).await;
     dead
+}
+
+/// A claim that was granted before a reboot is prepared again: its device is proved anew. How many points there are.
+pub(crate) async fn after_a_reboot(call: &'static str) -> u32 {
+    let mut node = Node::with_fields(&["reset_ms=1,memory=8192"], Policy::default()).await;
+    node.give(&claim("a").on(0));
+    node.granted("a").await;
+    for when in 1.. {
+        node.reboot().await;
+        node.leave(0, LEFTOVER);
+        let before = node.counts(0);
+        let tracer = Tracer::attach(&threads(&node, true), call, KILL, &when.to_string());
+        node.call(vec![reference("a")]).await;
+        let dead = quiet_or_dead(&mut node).await;
+        drop(tracer);
+        let at = format!("after a reboot, {call} {when}");
+        if dead {
+            node.kill();
+            unlocked(&node, 0).await;
+            let (killed, written) = (node.counts(0), token_on_disk(&node, &node.identity(0)));
+            let phase = claim_record(&node, "a").map(|record| record["phase"].clone());
+            node.start().await;
+            node.granted("a").await;
+            let (now, token) = (node.counts(0), node.token(0).await);
+            assert!(Some(token) >= written, "{at}, {phase:?}");
+            // Where its record says so, it was granted on this boot: proved by whoever was killed.
+            let is_repeated = now == killed && now == more(before, 1, 1);
+            assert!(
+                is_repeated || now.resets > killed.resets && now.scrubs > killed.scrubs,
+                "{at}, {phase:?}"
+            );
+        }
+        assert!(!node.holds(0, LEFTOVER), "{at}");
+        assert!(node.counts(0).scrubs > before.scrubs, "{at}: proved on this boot");
+        if !dead {
+            return when - 1;
+        }
+    }
+    unreachable!()
 }
 
 /// A prepare that cannot put its CDI file where it belongs leaves neither file nor record, and its device is cleaned.

@@ -10,6 +10,8 @@
 mod node;
 #[path = "../common/strace.rs"]
 mod strace;
+#[path = "../common/traced.rs"]
+mod traced;
 
 mod census;
 mod disk;
@@ -57,6 +59,7 @@ async fn table(calls: &[&'static str]) -> u32 {
         ));
         runs.push((format!("start over a damaged record, {call}"), tokio::spawn(starts::over_damage(call))));
         runs.push((format!("first start, {call}"), tokio::spawn(starts::the_first(call))));
+        runs.push((format!("prepare after a reboot, {call}"), tokio::spawn(life::after_a_reboot(call))));
     }
     covered(runs).await
 }
@@ -79,14 +82,14 @@ async fn derived() -> u32 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_every_sync_of_a_record() {
-    if strace::works() {
+    if traced::works() {
         assert!(table(&SYNCS).await >= 40);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_every_change_of_a_derived_file() {
-    if strace::works() {
+    if traced::works() {
         assert!(derived().await >= 7);
     }
 }
@@ -94,14 +97,14 @@ async fn killed_at_every_change_of_a_derived_file() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes: every system call of the writer thread, one by one"]
 async fn killed_at_every_call_of_the_writer() {
-    if strace::works() {
+    if traced::works() {
         assert!(table(&WRITES).await >= 200);
     }
 }
 
 #[tokio::test]
 async fn a_prepare_without_its_derived_files_is_undone() {
-    if strace::works() {
+    if traced::works() {
         tokio::join!(life::without_derived_files("fchmod"), life::without_derived_files("rename"));
     }
 }
@@ -113,7 +116,7 @@ async fn an_answer_that_was_lost_is_repeated_from_the_record() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_killed_at_every_call_of_its_own() {
-    if strace::works() {
+    if traced::works() {
         let runs = ["write", "pwrite64", "fsync", "rename", "unlink"];
         let runs = runs.map(|call| (format!("worker, {call}"), tokio::spawn(workers::at_every(call))));
         assert!(covered(runs.into()).await >= 15);
@@ -129,7 +132,7 @@ async fn refusals(faults: &[(&'static str, &'static str, Until)]) -> u32 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_refuses_at_every_write() {
-    if strace::works() {
+    if traced::works() {
         let faults = [("openat", "ENOSPC", Until::Unprepared), ("fsync", "EIO", Until::Once)];
         assert!(refusals(&faults).await >= 10);
     }
@@ -143,7 +146,7 @@ async fn a_full_disk_below_the_log_stops_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes: every system call of the writer thread and every error"]
 async fn a_disk_that_refuses_at_every_call() {
-    if strace::works() {
+    if traced::works() {
         let mut faults = Vec::new();
         for until in [Until::Once, Until::Unprepared, Until::Killed] {
             for (call, errors) in [
@@ -162,7 +165,7 @@ async fn a_disk_that_refuses_at_every_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute: the disk hangs for 25 s"]
 async fn a_disk_that_hangs_is_waited_for_within_the_bound() {
-    if strace::works() {
+    if traced::works() {
         // Before the claim is leased, and before it is granted.
         tokio::join!(disk::hangs(1), disk::hangs(3));
     }
@@ -182,5 +185,6 @@ async fn storm_of_500_calls() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "`tests/run storm`: takes minutes"]
 async fn storm_of_20000_calls() {
-    storm::rages(20_000, seed()).await;
+    let calls = std::env::var("CLEANSLATE_STORM_CALLS").ok();
+    storm::rages(calls.map_or(20_000, |calls| calls.parse().unwrap()), seed()).await;
 }

@@ -8,6 +8,7 @@ use cleanslate::observe::status::Status;
 use cleanslate::sim::{Counts, Fault};
 use cleanslate::types::Token;
 use cleanslate::wire::dra::Device;
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::node::{DRIVER, Node, PATIENCE, Policy, at, claim, is_locked, uid, view};
@@ -125,6 +126,13 @@ pub(crate) fn token_on_disk(node: &Node, identity: &str) -> Option<Token> {
     tokens.into_iter().max()
 }
 
+/// The token under which a worker was last at the device, as that worker itself says; one that only looks has none.
+pub(crate) fn token_used(node: &Node, device: usize) -> Option<Token> {
+    let text = fs::read_to_string(node.path("run").join(format!("{}.lock", at(device)))).ok()?;
+    let (term, epoch) = text.trim_end().split_once("under token ")?.1.split_once('.')?;
+    Some(Token { term: term.parse().unwrap(), epoch: epoch.parse().unwrap() })
+}
+
 /// The claim's record as the killed daemon left it.
 pub(crate) fn claim_record(node: &Node, name: &str) -> Option<Value> {
     read(node, "claims", &uid(name))
@@ -137,28 +145,40 @@ pub(crate) async fn quiet_or_dead(node: &mut Node) -> bool {
 
 /// The same, once this is done, too.
 pub(crate) async fn done_or_dead(node: &mut Node, done: impl Fn(&Node) -> bool) -> bool {
-    let begun = Instant::now();
-    loop {
-        let status = node.status_or_dead().await;
-        let Some(status) = status else { return true };
-        if is_quiet(&status) && node.records("releasing").is_empty() && done(node) {
-            // The last sync may be about to be made.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            return node.is_dead();
-        }
+    let (begun, mut idle) = (Instant::now(), 0);
+    // What is done in memory may not have come to the writer thread yet.
+    while idle < 20 {
+        let Some(status) = node.status_or_dead().await else { return true };
+        let is_quiet = is_quiet(node, &status) && node.records("releasing").is_empty() && done(node);
+        idle = if is_quiet && is_writer_asleep(node) { idle + 1 } else { 0 };
         assert!(begun.elapsed() < PATIENCE, "never quiet: {}", node.told());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    node.is_dead()
 }
 
-fn is_quiet(status: &Status) -> bool {
+/// Whether nothing is left to do, and the disk says what the daemon says.
+fn is_quiet(node: &Node, status: &Status) -> bool {
     let devices = &status.ledger.devices;
     let is_settled = |view: &cleanslate::ledger::DeviceView| match view.state.as_str() {
-        "free" => view.proof.is_some() || view.quarantine.is_some(),
+        "free" if view.proof.is_some() => {
+            let record = read(node, "devices", view.identity.as_str()).unwrap_or_default();
+            record["proof"]["digest"].as_str() == view.proof.as_ref().map(|proof| proof.digest.as_str())
+        }
+        "free" => view.quarantine.is_some(),
         "granted" => true,
         _ => false,
     };
     !devices.is_empty() && devices.iter().all(is_settled) && status.ledger.unwritten == 0
+}
+
+fn is_writer_asleep(node: &Node) -> bool {
+    let threads = node.daemon().threads("store", false);
+    let is_asleep = |thread: &Pid| {
+        let path = format!("/proc/{}/task/{thread}/stat", node.daemon().pid());
+        fs::read_to_string(path).is_ok_and(|stat| stat.contains(") S "))
+    };
+    !threads.is_empty() && threads.iter().all(is_asleep)
 }
 
 /// Waits until no worker of a dead daemon is at the device any more.

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use cleanslate::sim::Fault;
 
-use super::node::{DRIVER, Node, Policy, claim, more, uid, write};
-use super::stage::{LEFTOVER, Stage, done_or_dead, read, token_on_disk, unlocked};
+use super::node::{DRIVER, Node, Policy, at, claim, more, uid, write};
+use super::stage::{LEFTOVER, Stage, done_or_dead, read, token_on_disk, token_used, unlocked};
 use super::strace;
+use cleanslate::types::Token;
 
 /// What lasts, as it was.
 struct Records(tempfile::TempDir);
@@ -25,6 +26,10 @@ impl Records {
         for part in LASTING {
             fs::remove_dir_all(node.path(part)).unwrap();
             copy(&self.0.path().join(part), &node.path(part));
+        }
+        // What was done after these records tells nothing.
+        for device in 0..node.devices() {
+            let _ = fs::remove_file(node.path("run").join(format!("{}.lock", at(device))));
         }
     }
 }
@@ -98,7 +103,11 @@ pub(crate) async fn over_half_done(writer: bool, call: &'static str) -> u32 {
         let at = format!("start, {call} {when}");
         let identities = [0, 3].map(|device| node.identity(device));
         let written = [0, 1].map(|it| token_on_disk(node, &identities[it]).unwrap());
-        [0, 3].iter().for_each(|device| node.leave(*device, LEFTOVER));
+        for (it, device) in [0, 3].into_iter().enumerate() {
+            let used = token_used(node, device);
+            assert!(used.is_none_or(|used| written[it] >= used), "{at}: a worker was at it under {used:?}");
+            node.leave(device, LEFTOVER);
+        }
         let before = [0, 3, 4].map(|device| node.counts(device));
         node.start().await;
         stage.is_sound(&at).await;
@@ -170,9 +179,12 @@ pub(crate) async fn the_first(call: &'static str) -> u32 {
         let written = read(&node, ".", "store").map_or(0, |record| record["term"].as_u64().unwrap());
         let before = [0, 1].map(|device| node.counts(device));
         (0..2).for_each(|device| node.leave(device, LEFTOVER));
+        let nothing = Token { term: 0, epoch: 0 };
+        let used = [0, 1].map(|device| token_used(&node, device).unwrap_or(nothing));
         node.start().await;
         node.granted("a").await;
         for device in 0..2 {
+            assert!(node.token(device).await > used[device], "{at}");
             let (now, once) = (node.counts(device), more(before[device], 1, 1));
             assert!(now.resets >= once.resets && now.scrubs >= once.scrubs, "{at}: {now:?}");
             assert!(!node.holds(device, LEFTOVER), "{at}");
