@@ -38,7 +38,6 @@ async fn covered(runs: Vec<(String, JoinHandle<u32>)>) -> u32 {
     for (name, run) in runs {
         let points = run.await.unwrap();
         println!("{name}: {points} points");
-        assert!(points > 0, "{name}: nothing was met");
         all += points;
     }
     println!("{all} points in {:.1} s", begun.elapsed().as_secs_f64());
@@ -83,14 +82,14 @@ async fn derived() -> u32 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_every_sync_of_a_record() {
     if traced::works() {
-        assert!(table(&SYNCS).await >= 40);
+        assert!(table(&SYNCS).await >= 57);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_every_change_of_a_derived_file() {
     if traced::works() {
-        assert!(derived().await >= 7);
+        assert!(derived().await >= 12);
     }
 }
 
@@ -98,7 +97,7 @@ async fn killed_at_every_change_of_a_derived_file() {
 #[ignore = "takes minutes: every system call of the writer thread, one by one"]
 async fn killed_at_every_call_of_the_writer() {
     if traced::works() {
-        assert!(table(&WRITES).await >= 200);
+        assert!(table(&WRITES).await >= 270);
     }
 }
 
@@ -119,7 +118,7 @@ async fn a_worker_killed_at_every_call_of_its_own() {
     if traced::works() {
         let runs = ["write", "pwrite64", "fsync", "rename", "unlink"];
         let runs = runs.map(|call| (format!("worker, {call}"), tokio::spawn(workers::at_every(call))));
-        assert!(covered(runs.into()).await >= 15);
+        assert!(covered(runs.into()).await >= 30);
     }
 }
 
@@ -134,7 +133,7 @@ async fn refusals(faults: &[(&'static str, &'static str, Until)]) -> u32 {
 async fn a_disk_that_refuses_at_every_write() {
     if traced::works() {
         let faults = [("openat", "ENOSPC", Until::Unprepared), ("fsync", "EIO", Until::Once)];
-        assert!(refusals(&faults).await >= 10);
+        assert!(refusals(&faults).await >= 19);
     }
 }
 
@@ -158,7 +157,7 @@ async fn a_disk_that_refuses_at_every_call() {
                 faults.extend(errors.iter().map(|error| (call, *error, until)));
             }
         }
-        assert!(refusals(&faults).await >= 100);
+        assert!(refusals(&faults).await >= 140);
     }
 }
 
