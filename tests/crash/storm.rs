@@ -144,7 +144,7 @@ async fn caller(world: Arc<World>, number: u64, mut random: Random) {
                 _ => prepare(&world, &name, claim).await,
             }
         }
-        tokio::time::sleep(Duration::from_millis(random.below(20))).await;
+        tokio::time::sleep(Duration::from_millis(random.below(60))).await;
         if random.percent(80) {
             unprepare(&world, &name, claim).await;
         }
@@ -154,13 +154,18 @@ async fn caller(world: Arc<World>, number: u64, mut random: Random) {
     }
 }
 
-/// The scheduler gives it other devices: such that nobody has, but now and then, and where all are taken.
+/// The scheduler gives it other devices: such that nobody has; but now and then, and where all are taken, others.
 async fn allocate(world: &World, name: &str, claimed: &mut Claim, random: &mut Random) {
     free(world, name);
     let wanted = if random.percent(10) { 2 } else { 1 };
-    let (careless, begun) = (random.percent(3), Instant::now());
+    let (careless, begun) = (random.percent(15), Instant::now());
     claimed.devices = loop {
-        let first = usize::try_from(random.below(DEVICES as u64)).unwrap();
+        let mut first = usize::try_from(random.below(DEVICES as u64)).unwrap();
+        if careless {
+            // One that a pod is using, if there is any.
+            let mut used = (first..first + DEVICES).map(|device| device % DEVICES);
+            first = used.find(|device| world.pods[*device].lock().unwrap().is_some()).unwrap_or(first);
+        }
         let devices: Vec<_> = (first..first + wanted).map(|device| device % DEVICES).collect();
         if careless || take(world, name, &devices) || begun.elapsed() > Duration::from_secs(5) {
             break devices;
