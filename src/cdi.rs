@@ -77,8 +77,14 @@ pub fn write(dir: &Path, spec: &Spec) -> Result<(), CdiError> {
         file.set_permissions(Permissions::from_mode(0o644))?;
         file.write_all(&render(spec)?)
     };
-    written().map_err(failed("write the CDI file", &temp))?;
-    fs::rename(&temp, &path).map_err(failed("put the CDI file in place at", &path))
+    let placed = written()
+        .map_err(failed("write the CDI file", &temp))
+        .and_then(|()| fs::rename(&temp, &path).map_err(failed("put the CDI file in place at", &path)));
+    if placed.is_err() {
+        // Best effort: the claim's next file takes its place, and a start sweeps what stays.
+        let _ = fs::remove_file(&temp);
+    }
+    placed
 }
 
 /// Removes a claim's file and what an interrupted write left of it; one that is not there is no error.

@@ -3,6 +3,8 @@
 
 #[path = "flr/body.rs"]
 mod body;
+#[path = "common/traced.rs"]
+mod traced;
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -10,9 +12,6 @@ use std::time::{Duration, Instant};
 use cleanslate::sim::Folder as Mount;
 use cleanslate::types::Deadline;
 use cleanslate::worker::{Command, Outcome, Program, Worker};
-
-/// Plain `cargo test` needs nothing that is not there anyway.
-const NEEDS_STRACE: bool = false;
 
 /// A step's deadline that a section outlasts.
 const STEP: Duration = Duration::from_millis(700);

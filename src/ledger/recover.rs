@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::device::{By, Cause, Device, Holder, Phase};
 use super::record::{ClaimDevice, ClaimRecord, DeviceRecord, OwnRecord, Quarantine, Raised, RecordPhase};
-use super::{Entry, Ledger, State, put};
+use super::{Entry, Ledger, State, device_record, put};
 use crate::store::{Change, Contents, Damage, Folder, Found, Store, StoreError};
 use crate::types::{Deadline, Identity, PciAddress, Reason, Token};
 
@@ -248,10 +248,12 @@ impl Build {
             if self.damaged.iter().any(|label| label.contains(quarantine.identity.as_str())) {
                 changes.push(put(Folder::Quarantine, quarantine.identity.as_str(), &quarantine));
             }
+            let identity = quarantine.identity.clone();
             match &device.quarantine {
                 Some(worse) if worse.reason <= quarantine.reason => {}
                 _ => device.quarantine = Some(quarantine),
             }
+            changes.extend(state.let_go(&identity));
         }
         state.aside = self.aside;
         state.damaged.clone_from(&self.damaged);
@@ -293,6 +295,21 @@ impl Build {
         let (name, aside) = (record.claim.uid.to_string(), format!("claims.{}", record.claim.uid));
         changes.push(Change::Move((Folder::Claims, name), (Folder::Damaged, aside)));
         self.damaged.push(evidence);
+    }
+}
+
+impl State {
+    /// A device in quarantine keeps no record of a former claim: nobody is about to clean it. Its epoch is written
+    /// before that record may go.
+    fn let_go(&mut self, identity: &Identity) -> Vec<Change> {
+        if !self.releasing.values().any(|devices| devices.contains(identity)) {
+            return Vec::new();
+        }
+        let record = self.devices.get(identity).map(device_record);
+        let mut changes: Vec<_> =
+            record.map(|record| put(Folder::Devices, identity.as_str(), &record)).into_iter().collect();
+        changes.extend(self.settled(identity));
+        changes
     }
 }
 

@@ -71,18 +71,19 @@ impl Ledger {
                 record.devices.iter().map(|d| d.identity.clone()).filter(dirty).collect();
             state.awaited.extend(waiting.iter().cloned());
             let here = (Folder::Claims, uid.as_str().to_owned());
-            let changes = if waiting.is_empty() {
-                // All in quarantine: what they were last used for still has to stand somewhere, their epochs.
-                let records = record.devices.iter().filter_map(|d| state.devices.get(&d.identity));
-                let mut changes: Vec<_> =
-                    records.map(|d| put(Folder::Devices, d.identity.as_str(), &device_record(d))).collect();
+            // Those in quarantine keep no record of the claim on the disk: what they were last used for, their
+            // epochs, still has to stand somewhere.
+            let settled = record.devices.iter().filter(|d| !waiting.contains(&d.identity));
+            let settled = settled.filter_map(|d| state.devices.get(&d.identity));
+            let mut changes: Vec<_> =
+                settled.map(|d| put(Folder::Devices, d.identity.as_str(), &device_record(d))).collect();
+            if waiting.is_empty() {
                 changes.push(Change::Remove(here.0, here.1));
-                changes
             } else {
                 let name = format!("{uid}.{}", record.grant_id());
                 state.releasing.insert(name.clone(), waiting.clone());
-                vec![Change::Move(here, (Folder::Releasing, name))]
-            };
+                changes.push(Change::Move(here, (Folder::Releasing, name)));
+            }
             released.devices = waiting;
             changes
         };

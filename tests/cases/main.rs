@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::needless_range_loop, reason = "devices go by their number")]
 
+#[allow(dead_code, unused_imports, reason = "tests/crash has a use for the rest of it")]
 #[path = "../common/node.rs"]
 mod node;
 

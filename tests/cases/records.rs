@@ -88,6 +88,29 @@ async fn attack_a_record_under_another_name_is_damage() {
     assert_eq!([node.counts(0), node.counts(1)], before);
 }
 
+/// One device of two went bad in the pod's hands: when the other is clean, nothing of the claim is left on the disk,
+/// and the epochs that it had are not given again.
+#[tokio::test]
+async fn attack_the_epoch_of_a_quarantined_device_outlives_its_claim() {
+    let mut node = Node::of(2).await;
+    node.give(&claim("a").on(0).on(1));
+    node.give(&claim("b").on(0));
+    node.granted("a").await;
+    node.fault(0, Some(cleanslate::sim::Fault::Dead));
+    node.restart().await;
+    node.until("it is found dead", |status| view(status, 0).quarantine.is_some()).await;
+    let token = node.token(0).await;
+    node.unprepared("a").await;
+    node.until("nothing is left of it", |_| node.records("releasing").is_empty()).await;
+    node.kill();
+    node.fault(0, None);
+    node.start().await;
+    assert_eq!(node.token(0).await, token);
+    assert!(node.cli(&["quarantine", "release", &name(0), "--reason", "reseated"]).status.success());
+    node.granted("b").await;
+    assert!(node.token(0).await > token);
+}
+
 /// Which is no reason to keep a pod from ending, nor to hand its device on as it is.
 #[tokio::test]
 async fn attack_a_claim_record_that_vanished_costs_nothing_but_itself() {
@@ -178,4 +201,42 @@ async fn attack_an_epoch_that_cannot_rise_refuses_its_device_and_no_other() {
     let tries = log.matches("maintenance cannot begin").count() as u64;
     assert!(tries >= 1 && tries <= 2 + begun.elapsed().as_secs() / 4, "{tries} tries:\n{log}");
     assert!(!log.contains("panicked"), "{log}");
+}
+
+/// Fields are only added, so a record of the next version is one of ours; what we do not know of it is kept.
+#[tokio::test]
+async fn records_of_a_newer_version_are_read_and_nothing_of_them_is_lost() {
+    let mut node = Node::of(3).await;
+    for (device, claimed) in ["a", "b", "c"].iter().enumerate() {
+        node.give(&claim(claimed).on(device));
+    }
+    let answer = node.granted("a").await;
+    node.fault(2, Some(cleanslate::sim::Fault::DropWrites));
+    node.refused("c").await;
+    node.fault(2, None);
+    let token = node.token(1).await;
+    node.stop().await;
+    let identity = |device| node.identity(device);
+    let paths = [
+        node.record("claims", &uid("a")),
+        node.record("devices", &identity(1)),
+        node.record("quarantine", &identity(2)),
+        node.path("state/store.json"),
+    ];
+    for path in &paths {
+        let mut record = read(path);
+        record["fromNewer"] = serde_json::json!({"kept": true});
+        forge(path, &record);
+    }
+    node.start().await;
+    assert_eq!(node.granted("a").await, answer);
+    node.granted("b").await;
+    node.unprepared("b").await;
+    assert!(node.token(1).await > token);
+    assert!(node.refused("c").await.contains("scrub_verify"));
+    assert!(node.status().await.ledger.damaged.is_empty());
+    let is_kept = || paths.iter().all(|path| read(path)["fromNewer"]["kept"] == true);
+    node.eventually("all of it is kept", is_kept).await;
+    node.restart().await;
+    assert_eq!(node.granted("a").await, answer);
 }

@@ -86,6 +86,14 @@ impl Node {
         }
     }
 
+    /// Prepared and, where it is granted, unprepared by a daemon that may die meanwhile.
+    pub(crate) async fn used(&self, name: &str) {
+        let answers = self.call(vec![reference(name)]).await;
+        if answers.is_some_and(|answers| answers[0].error.is_empty()) {
+            let _ = self.kubelet().unprepare(vec![reference(name)]).await;
+        }
+    }
+
     pub(crate) fn cdi_path(&self, name: &str) -> PathBuf {
         self.path("cdi").join(format!("{DRIVER}-claim-{}.json", uid(name)))
     }

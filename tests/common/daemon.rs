@@ -1,5 +1,5 @@
 use std::fs::{self, File, TryLockError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,31 @@ pub(crate) fn program<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Command {
 pub(crate) struct Daemon(Child);
 
 impl Daemon {
-    pub(super) fn start(arguments: &[String], log: &Path) -> Self {
+    pub(super) fn start(wrapper: &[String], arguments: &[String], log: &Path) -> Self {
         let log = File::options().create(true).append(true).open(log).unwrap();
-        Self(program(arguments).stdout(Stdio::null()).stderr(log).spawn().unwrap())
+        let mut command = match wrapper {
+            [] => program(arguments),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(env!("CARGO_BIN_EXE_cleanslate")).args(arguments);
+                command.stdin(Stdio::null());
+                command
+            }
+        };
+        Self(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
+    }
+
+    /// Its thread of this name, or all others.
+    pub(crate) fn threads(&self, name: &str, others: bool) -> Vec<Pid> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten();
+        let is_wanted = |task: &PathBuf| {
+            let comm = fs::read_to_string(task.join("comm")).unwrap_or_default();
+            !comm.is_empty() && (comm.trim_end() == name) != others
+        };
+        let wanted = tasks.map(|task| task.unwrap().path()).filter(is_wanted);
+        wanted
+            .map(|task| Pid::from_raw(task.file_name().unwrap().to_str().unwrap().parse().unwrap()))
+            .collect()
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -93,7 +115,8 @@ pub(crate) fn is_locked(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-fn has_open(pid: i32, path: &Path) -> bool {
+/// Whether a process has this file open.
+pub(crate) fn has_open(pid: i32, path: &Path) -> bool {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     entries.map(|entry| fs::read_link(entry.path())).any(|target| target.is_ok_and(|target| target == path))
 }

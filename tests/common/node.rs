@@ -21,15 +21,31 @@ use cleanslate::types::PciAddress;
 use crate::Mount;
 
 pub(crate) use claim::{ClaimFile, claim, reference, uid};
-pub(crate) use daemon::{Daemon, flock, is_locked, program};
+pub(crate) use daemon::{Daemon, flock, has_open, is_locked, program};
 pub(crate) use policy::Policy;
 pub(crate) use views::{claim_of, more, view};
 pub(crate) use watch::Killer;
 
 pub(crate) const NODE: &str = "node-1";
 pub(crate) const DRIVER: &str = "cleanslate.dev";
-const ADDRESSES: [&str; 6] =
-    ["0000:3b:00.0", "0000:5e:00.0", "0000:86:00.0", "0000:af:00.0", "0001:17:00.0", "0001:ca:00.0"];
+const ADDRESSES: [&str; 16] = [
+    "0000:3b:00.0",
+    "0000:5e:00.0",
+    "0000:86:00.0",
+    "0000:af:00.0",
+    "0001:17:00.0",
+    "0001:ca:00.0",
+    "0002:17:00.0",
+    "0002:3b:00.0",
+    "0002:5e:00.0",
+    "0002:86:00.0",
+    "0002:af:00.0",
+    "0002:ca:00.0",
+    "0003:17:00.0",
+    "0003:3b:00.0",
+    "0003:5e:00.0",
+    "0003:86:00.0",
+];
 const FOLDERS: [&str; 6] = ["claims", "state", "run", "cdi", "registry", "plugins"];
 /// For what must happen; far more than it takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -51,6 +67,7 @@ pub(crate) struct Node {
     daemon: Option<Daemon>,
     kubelet: Option<Kubelet>,
     pub(crate) twin: Mount,
+    devices: usize,
     folder: tempfile::TempDir,
 }
 
@@ -62,7 +79,12 @@ impl Node {
 
     /// The same under another policy.
     pub(crate) async fn with(devices: usize, policy: Policy) -> Self {
-        let mut node = Self::lay(&vec![""; devices], policy);
+        Self::with_fields(&vec![""; devices], policy).await
+    }
+
+    /// The same with devices that differ from the usual, as in [`Node::lay`].
+    pub(crate) async fn with_fields(devices: &[&str], policy: Policy) -> Self {
+        let mut node = Self::lay(devices, policy);
         node.start().await;
         node.proved().await;
         node
@@ -82,7 +104,12 @@ impl Node {
         };
         let specs = devices.iter().enumerate().map(spec).collect();
         let twin = Mount::create(&folder.path().join("twin"), specs).unwrap();
-        Self { policy, pod_uid: None, daemon: None, kubelet: None, twin, folder }
+        Self { policy, pod_uid: None, daemon: None, kubelet: None, twin, devices: devices.len(), folder }
+    }
+
+    /// How many devices it was laid with.
+    pub(crate) fn devices(&self) -> usize {
+        self.devices
     }
 
     pub(crate) fn path(&self, part: &str) -> PathBuf {
@@ -123,7 +150,7 @@ impl Node {
             arguments[place + 1] = path.display().to_string();
         }
         let log = tempfile::NamedTempFile::new().unwrap();
-        let mut daemon = Daemon::start(&arguments, log.path());
+        let mut daemon = Daemon::start(&[], &arguments, log.path());
         let begun = Instant::now();
         loop {
             let words = || fs::read_to_string(log.path()).unwrap();
@@ -137,19 +164,27 @@ impl Node {
 
     /// Starts the daemon under the present policy and lets the kubelet find it.
     pub(crate) async fn start(&mut self) {
+        let registered = self.start_by(&[]).await;
+        assert!(registered, "it ended before it registered\n{}", self.told());
+    }
+
+    /// The same, run by another program; whether it lived to be found.
+    pub(crate) async fn start_by(&mut self, wrapper: &[String]) -> bool {
         write(&self.path("policy.yaml"), &self.policy.text());
-        let mut daemon = Daemon::start(&self.arguments(), &self.path("daemon.log"));
+        let mut daemon = Daemon::start(wrapper, &self.arguments(), &self.path("daemon.log"));
         let begun = Instant::now();
         self.kubelet = loop {
             let found = Kubelet::register(&self.path("registry"), Duration::from_millis(200)).await;
             if let Ok(kubelet) = found {
                 break Some(kubelet);
             }
-            let ended = daemon.ended();
-            let waits = ended.is_none() && begun.elapsed() < PATIENCE;
-            assert!(waits, "it does not register: {found:?} {ended:?}\n{}", self.told());
+            if daemon.ended().is_some() {
+                break None;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not register: {found:?}\n{}", self.told());
         };
         self.daemon = Some(daemon);
+        self.kubelet.is_some()
     }
 
     /// SIGTERM; how long it took to end, which is by itself and with success.
@@ -193,6 +228,10 @@ impl Node {
         self.start().await;
     }
 
+    pub(crate) fn is_dead(&mut self) -> bool {
+        self.daemon.as_mut().unwrap().ended().is_some()
+    }
+
     pub(crate) fn daemon(&self) -> &Daemon {
         self.daemon.as_ref().unwrap()
     }
@@ -203,7 +242,7 @@ impl Node {
     }
 
     /// Its end, for a test that fails.
-    fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         let log = self.log();
         let lines: Vec<_> = log.lines().collect();
         lines[lines.len().saturating_sub(30)..].join("\n")

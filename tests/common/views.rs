@@ -21,6 +21,29 @@ impl Node {
         }
     }
 
+    /// The same of a daemon that may die meanwhile; `None` once it is dead.
+    pub(crate) async fn status_or_dead(&mut self) -> Option<Status> {
+        loop {
+            if let Ok(Answer::Done(value)) = control::call(&self.path("run"), &Request::Status).await {
+                return Some(serde_json::from_value(value).unwrap());
+            }
+            if self.is_dead() {
+                return None;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Who the device is, as its record says.
+    pub(crate) fn identity(&self, device: usize) -> String {
+        let is_there = |name: &String| {
+            let text = fs::read_to_string(self.path("state/devices").join(name)).unwrap();
+            text.contains(&format!("\"address\":\"{}\"", at(device)))
+        };
+        let name = self.records("devices").into_iter().find(is_there).unwrap();
+        name.trim_end_matches(".json").to_owned()
+    }
+
     /// Waits until the status shows it.
     pub(crate) async fn until(&self, what: &str, shown: impl Fn(&Status) -> bool) -> Status {
         let begun = Instant::now();

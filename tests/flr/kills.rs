@@ -1,12 +1,12 @@
 //! SIGKILL of the worker wherever something has changed or is about to.
 
 use std::os::unix::fs::symlink;
-use std::process::Command;
 
 use cleanslate::types::CONFIG_FLR;
 use cleanslate::worker::{Outcome, Program};
 
 use super::{LONG, Stage, order, put, repairs};
+use crate::traced;
 
 /// System calls by which a worker changes the device, its settings or the journal, or waits in between. A kill comes
 /// at the beginning of one, so all states that one can be in are met: reads change none.
@@ -20,11 +20,6 @@ fn killer(stage: &Stage, call: &str, when: u32) -> Program {
     let arguments = format!("{call} {when} {}\n", env!("CARGO_BIN_EXE_cleanslate"));
     put(&path.with_extension("args"), arguments.as_bytes());
     Program(path)
-}
-
-fn strace_works() -> bool {
-    let trace = ["-qq", "-o", "/dev/null", "-e", "inject=openat:signal=SIGKILL:when=1", "cat", "/dev/null"];
-    Command::new("strace").args(trace).output().is_ok_and(|output| !output.status.success())
 }
 
 /// Kills at each of one call's places; how many there are.
@@ -61,12 +56,7 @@ async fn at_every(call: &'static str, method: &'static str) -> u32 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn wherever_it_is_killed_the_next_worker_finds_the_device_whole_or_makes_it() {
-    if !strace_works() {
-        let why = "strace is missing, or may not trace here";
-        if crate::NEEDS_STRACE {
-            panic!("{why}");
-        }
-        println!("SKIPPED: {why}; nothing was killed");
+    if !traced::works() {
         return;
     }
     let mut runs = Vec::new();

@@ -18,15 +18,16 @@ mod hangs;
 mod holders;
 mod mount;
 #[path = "../common/node.rs"]
-#[allow(dead_code, reason = "the cases that run here need a part of it")]
+#[allow(dead_code, unused_imports, reason = "the cases that run here need a part of it")]
 mod node;
 mod sysfs;
+#[path = "../common/traced.rs"]
+mod traced;
 #[path = "../twin/body.rs"]
 mod twin;
 
 use mount::Fuse as Mount;
 
-const NEEDS_STRACE: bool = true;
 const IS_FUSE: bool = true;
 /// A worker that is killed in its reset stays.
 const HUNG: &str = "worker_stuck";
