@@ -24,6 +24,8 @@ impl Daemon {
             [first, rest @ ..] => {
                 let mut command = Command::new(first);
                 command.args(rest).arg(env!("CARGO_BIN_EXE_cleanslate")).args(arguments);
+                // Nothing of the environment but where the first program is found.
+                command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
                 command.stdin(Stdio::null());
                 command
             }

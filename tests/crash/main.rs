@@ -134,7 +134,7 @@ async fn refusals(faults: &[(&'static str, &'static str, Until)]) -> u32 {
 async fn a_disk_that_refuses_at_every_write() {
     if traced::works() {
         let faults = [("openat", "ENOSPC", Until::Unprepared), ("fsync", "EIO", Until::Once)];
-        assert!(refusals(&faults).await >= 19);
+        assert!(refusals(&faults).await >= 20);
     }
 }
 
@@ -158,7 +158,7 @@ async fn a_disk_that_refuses_at_every_call() {
                 faults.extend(errors.iter().map(|error| (call, *error, until)));
             }
         }
-        assert!(refusals(&faults).await >= 140);
+        assert!(refusals(&faults).await >= 165);
     }
 }
 
