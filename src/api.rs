@@ -72,6 +72,8 @@ pub enum ApiError {
         code: u16,
         /// What it wants us to wait before the next try.
         pause: Duration,
+        /// The object that it does not have, where that is its reason.
+        missing: Option<String>,
     },
     /// The call did not get through, or its answer made no sense.
     #[error("{call}: {problem}")]
@@ -113,7 +115,20 @@ impl Client {
     /// When the server cannot be asked.
     pub async fn claim(&self, namespace: &str, name: &str) -> Result<Option<ResourceClaim>, ApiError> {
         let api = Api::<ResourceClaim>::namespaced(self.patient.clone(), namespace);
-        self.call(format!("GET ResourceClaim {namespace}/{name}"), api.get_opt(name)).await
+        let call = format!("GET ResourceClaim {namespace}/{name}");
+        let object = match self.call(call.clone(), api.get(name)).await {
+            Err(error) if error.is_no_such_object(name) => return Ok(None),
+            answer => answer?,
+        };
+        let found = |field: &Option<String>| field.clone().unwrap_or_default();
+        let metadata = &object.metadata;
+        let (found, uid) = ((found(&metadata.namespace), found(&metadata.name)), found(&metadata.uid));
+        if found != (namespace.to_owned(), name.to_owned()) || uid.is_empty() {
+            let problem =
+                format!("the answer is no such claim: it is {}/{} with UID {uid:?}", found.0, found.1);
+            return Err(ApiError::Failed { call, problem });
+        }
+        Ok(Some(object))
     }
 
     async fn call<T>(
@@ -135,10 +150,18 @@ impl ApiError {
             kube::Error::Api(status) => {
                 let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
                 let pause = Duration::from_secs(seconds.into());
-                Self::Refused { call, message: status.message.clone(), code: status.code, pause }
+                let missing = status.details.as_ref().map(|details| details.name.clone());
+                let missing = missing.filter(|_| status.is_not_found() && status.reason == "NotFound");
+                Self::Refused { call, message: status.message.clone(), code: status.code, pause, missing }
             }
             error => Self::Failed { call, problem: innermost(&error) },
         }
+    }
+
+    /// Whether the server has no object of this name. A server that does not know the kind, and whatever else answers
+    /// in its place, says 404 too, and names none.
+    fn is_no_such_object(&self, name: &str) -> bool {
+        matches!(self, Self::Refused { missing: Some(missing), .. } if missing == name)
     }
 
     /// The server's HTTP status, if it said no.

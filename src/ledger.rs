@@ -236,6 +236,9 @@ impl State {
                 "not put in quarantine, since so many others are for the same reason; it stays refused until it is proved"
             );
             let at = jiff::Timestamp::now();
+            if let Some(device) = self.devices.get_mut(identity) {
+                device.proof = None;
+            }
             self.withheld.insert(identity.clone(), Withheld { reason, evidence, at, alike });
             return Vec::new();
         }

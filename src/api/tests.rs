@@ -47,12 +47,49 @@ async fn client(server: &str) -> Client {
 
 #[tokio::test]
 async fn a_claim_is_read_and_an_unknown_one_is_none() {
-    let body = r#"{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"far","uid":"3f1c"},"spec":{}}"#;
+    let body = r#"{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"namespace":"default","name":"far","uid":"3f1c"},"spec":{}}"#;
     let found = client(&server(Some(("200 OK", body))).await).await.claim("default", "far").await.unwrap();
     assert_eq!(found.unwrap().metadata.uid.as_deref(), Some("3f1c"));
-    let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}"#;
+    let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","details":{"name":"far","kind":"resourceclaims"},"code":404}"#;
     let none = client(&server(Some(("404 Not Found", body))).await).await.claim("default", "far").await;
     assert!(none.unwrap().is_none());
+}
+
+/// Whose claim is gone loses its devices, so only the server's word that this very one is gone counts.
+#[tokio::test]
+async fn an_answer_that_is_about_something_else_does_not_say_that_a_claim_is_gone() {
+    let kind = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}"#;
+    let other = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"namespaces \"default\" not found","reason":"NotFound","details":{"name":"default","kind":"namespaces"},"code":404}"#;
+    let object = |metadata: &str| {
+        let text = format!(
+            r#"{{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{metadata},"spec":{{}}}}"#
+        );
+        &*text.leak()
+    };
+    let table = [
+        (
+            "404 Not Found",
+            kind,
+            "the API server refused: the server could not find the requested resource (code 404)",
+        ),
+        ("404 Not Found", other, "namespaces \"default\" not found (code 404)"),
+        ("404 Not Found", "404 page not found", "the API server refused: 404 page not found (code 404)"),
+        ("404 Not Found", "", "(code 404)"),
+        ("200 OK", "{}", "the answer is no such claim: it is / with UID \"\""),
+        ("200 OK", object("{}"), "the answer is no such claim"),
+        ("200 OK", object(r#"{"namespace":"default","name":"far"}"#), "it is default/far with UID \"\""),
+        (
+            "200 OK",
+            object(r#"{"namespace":"default","name":"near","uid":"1"}"#),
+            "it is default/near with UID",
+        ),
+        ("200 OK", object(r#"{"namespace":"other","name":"far","uid":"1"}"#), "it is other/far with UID"),
+    ];
+    for (status, body, expected) in table {
+        let answer = client(&server(Some((status, body))).await).await.claim("default", "far").await;
+        let error = answer.expect_err(body).to_string();
+        assert!(error.starts_with("GET ResourceClaim default/far: ") && error.contains(expected), "{error}");
+    }
 }
 
 #[tokio::test]

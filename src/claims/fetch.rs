@@ -123,8 +123,14 @@ fn from_folder(folder: &Path, claim: &ClaimRef) -> Result<ResourceClaim, Problem
     let mut damaged = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if !is_claim_file(&path) {
-            continue;
+        match is_claim_file(&path) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            // It may stand under another name now: that is no claim that is gone.
+            Err(error) => {
+                damaged.push(format!("{}: {error}", path.display()));
+                continue;
+            }
         }
         match read_claim(&path) {
             Ok(object) if is_called(&object, claim) => {
@@ -152,10 +158,9 @@ fn from_folder(folder: &Path, claim: &ClaimRef) -> Result<ResourceClaim, Problem
 }
 
 /// Regular files only, also behind links: reading a pipe would never end.
-fn is_claim_file(path: &Path) -> bool {
+fn is_claim_file(path: &Path) -> io::Result<bool> {
     let extension = path.extension().and_then(|extension| extension.to_str());
-    matches!(extension, Some("yaml" | "yml" | "json"))
-        && fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+    Ok(matches!(extension, Some("yaml" | "yml" | "json")) && fs::metadata(path)?.is_file())
 }
 
 fn read_claim(path: &Path) -> Result<ResourceClaim, String> {

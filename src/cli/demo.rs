@@ -18,8 +18,8 @@ Examples:
   cleanslate demo
   cleanslate demo --twin drop-writes    # a device that loses writes: the story breaks where that is found out
 
-Real: this binary as daemon, its worker processes, its sockets, records and CDI files, and a client that calls them
-as the kubelet does. Simulated: the devices (files and a FIFO that look like /sys, /dev, /proc), the kubelet, and the
+Real: this binary as daemon, its worker processes, its sockets, records and CDI files, and a client that calls them \
+as the kubelet does. Simulated: the devices (files and a FIFO that look like /sys, /dev, /proc), the kubelet, and the \
 API server (HTTP on loopback), which has the claims and gets the ResourceSlice.";
 
 #[derive(Debug, Args)]

@@ -58,7 +58,10 @@ enum Command {
 pub(super) fn run(args: PolicyArgs) -> ExitCode {
     match args.command {
         Command::Check { file } => match config::load(&file) {
-            Ok(policy) => say(format!("{}: {} rules, nothing wrong", file.display(), policy.devices.len())),
+            Ok(policy) => {
+                let rules = if policy.devices.len() == 1 { "rule" } else { "rules" };
+                say(format!("{}: {} {rules}, nothing wrong", file.display(), policy.devices.len()))
+            }
             Err(error) => fail(error),
         },
         Command::Explain { address, policy, sys, output } => {

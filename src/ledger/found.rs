@@ -85,8 +85,11 @@ impl State {
             let place = other.identity == Identity::from_address(address);
             match (&other.quarantine, other.claim()) {
                 (Some(quarantine), None) if place => {
-                    let Quarantine { reason, evidence, token, raised, .. } = quarantine.clone();
-                    changes.extend(self.quarantine(identity, reason, evidence, token, raised));
+                    // It only gets another name, so the breaker has no say, and its attempts are not begun anew.
+                    let moved = Quarantine { identity: identity.clone(), address, ..quarantine.clone() };
+                    self.force(identity, Event::Quarantine(moved));
+                    let now = self.devices.get(identity).and_then(|device| device.quarantine.as_ref());
+                    changes.extend(now.map(|now| put(Folder::Quarantine, identity.as_str(), now)));
                     changes.push(remove_quarantine(&other.identity));
                     self.devices.remove(&other.identity);
                     continue;

@@ -47,6 +47,19 @@ pub(super) fn reset(
             ));
         }
     }
+    // It may have got them since it was inspected: a grant lasts for days.
+    match function.optional("sriov_numvfs").map_err(io)?.as_deref() {
+        None | Some("0") => {}
+        Some(count) => {
+            return Err(fail(
+                Code::Unsupported,
+                format!(
+                    "it has {count} virtual functions enabled (sriov_numvfs), which a reset would take from whoever \
+                     uses them"
+                ),
+            ));
+        }
+    }
     let journal = Journal::of(&order.run, order.address);
     let ready = Duration::from_millis(wanted.ready_ms);
     let mut saved = Saved::of(function, boot_id(order)?, ready).map_err(io)?;

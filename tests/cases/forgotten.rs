@@ -98,6 +98,9 @@ async fn c28_who_may_still_use_it_keeps_it() {
     node.twin.let_go(4711).unwrap();
     write(&node.path("claims/a.json"), "{ half a claim");
     keeps(&node, "its file cannot be read").await;
+    forget(&node, "a");
+    std::os::unix::fs::symlink("nowhere", node.path("claims/a.json")).unwrap();
+    keeps(&node, "its file is moved while it is looked for").await;
     let lock = flock(&node, 0);
     forget(&node, "a");
     keeps(&node, "another worker may be at it").await;

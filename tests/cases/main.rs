@@ -14,6 +14,7 @@ mod allocations;
 mod bad_input;
 mod breaker;
 mod cards;
+mod changed;
 mod claims;
 mod commands;
 mod crash;

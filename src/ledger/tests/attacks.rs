@@ -196,3 +196,51 @@ async fn a_grant_in_the_place_of_a_damaged_record_stays() {
     assert_eq!(recovered.granted, [granted]);
     assert!(matches!(ledger.lease(&claim("b"), &wanted()).await.unwrap_err(), LeaseError::Held { .. }));
 }
+
+/// A card that was dead at the first start is known by its place; alive again, it says who it is.
+#[tokio::test]
+async fn a_quarantine_that_follows_its_card_is_not_lost_to_the_breaker() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path(), BOOT).await;
+    let places: Vec<_> = (0..2).map(|number| address(&format!("0000:5e:00.{number}"))).collect();
+    for place in &places {
+        let identity = Identity::from_address(*place);
+        ledger.found(&identity, *place).await.unwrap();
+        ledger.quarantine(&identity, Reason::FellOffBus, "dead".to_owned(), None).await.unwrap();
+    }
+    let before = ledger.snapshot().devices;
+    let since = |devices: &[DeviceView]| -> Vec<_> {
+        devices.iter().filter_map(|device| device.quarantine.clone()).map(|q| (q.reason, q.since)).collect()
+    };
+    let cards: Vec<_> = [7, 8].map(|serial| Identity::from_serial(0x1234, 0xc1ea, 0, serial)).into();
+    for (card, place) in cards.iter().zip(&places) {
+        ledger.found(card, *place).await.unwrap();
+        assert!(!ledger.is_withheld(card));
+    }
+    assert_eq!(since(&ledger.snapshot().devices), since(&before));
+    let expected: Vec<_> = cards.iter().map(|card| format!("{card}.json")).collect();
+    assert_eq!(names(folder.path(), "quarantine"), expected);
+    drop(ledger);
+    let (ledger, _) = open(folder.path(), BOOT).await;
+    assert_eq!(since(&ledger.snapshot().devices), since(&before));
+}
+
+/// What was seen since the proof stands against it.
+#[tokio::test]
+async fn a_device_that_the_breaker_spares_has_lost_its_proof() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path(), BOOT).await;
+    clean(&ledger).await;
+    for number in 0..2 {
+        let place = address(&format!("0000:5e:00.{number}"));
+        let identity = Identity::from_address(place);
+        ledger.found(&identity, place).await.unwrap();
+        ledger.quarantine(&identity, Reason::ProbeFailed, String::new(), None).await.unwrap();
+    }
+    assert!(ledger.snapshot().devices[0].schedulable);
+    ledger.quarantine(&identity(), Reason::ProbeFailed, String::new(), None).await.unwrap();
+    let device = ledger.snapshot().devices.remove(0);
+    assert!(device.quarantine.is_none() && ledger.is_withheld(&identity()));
+    assert!(!device.schedulable && device.proof.is_none(), "{device:?}");
+    assert!(matches!(ledger.chores()[..], [Chore { cause: Cause::FirstProof, .. }, ..]));
+}
