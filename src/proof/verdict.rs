@@ -147,6 +147,10 @@ pub fn of_probe(stage: Stage, probe: &Probe, baseline: Option<&Baseline>) -> Ver
         Fact::Bad(seen) => Verdict::bad(reason, seen),
         Fact::Unreadable(why) => Verdict::bad(Reason::ProbeFailed, why),
     };
+    if let (Stage::InUse, Fact::Good, Fact::Bad(seen)) = (stage, present, identity) {
+        // Whatever else was seen is another card's, and says nothing of the one that was granted.
+        return Verdict::bad(Reason::IdentityChanged, seen);
+    }
     let always = judge(present, Reason::ProbeFailed).join(judge(identity, Reason::IdentityChanged));
     if stage == Stage::BeforeReset {
         return always;

@@ -88,7 +88,12 @@ async fn attack_a_recorded_answer_is_not_given_for_another_card() {
         node.give(&claim("b").on(0));
         let (old, new) = (granted_card(&node, "a").await, card(SERIALS[1]));
         plug(&node, 0, &new);
+        if looks {
+            // What is worse about the new card hides nothing of its being another one.
+            node.fault(0, Some(Fault::LogError));
+        }
         node.until("it is found out", |status| reason(status, &old).is_some()).await;
+        node.fault(0, None);
         if looks {
             let status = look(&node).await;
             assert!(status.ledger.devices.iter().any(|device| device.identity == new));

@@ -85,6 +85,12 @@ fn probes_by_stage() {
         Reason::ConfigLost,
         "the worse of two"
     );
+    let sick = Probe { uncorrectable: Fact::Bad("0x4000".to_owned()), ..other };
+    assert_eq!(
+        of_probe(Stage::InUse, &sick, None).device.unwrap().0,
+        Reason::IdentityChanged,
+        "whose error it is"
+    );
     let unreadable = Probe { bars: Fact::Unreadable("no file".to_owned()), ..probe() };
     assert!(!of_probe(Stage::AfterReset, &unreadable, None).is_good(), "unreadable is not healthy");
     assert!(of_probe(Stage::AfterReset, &probe(), None).is_good());
