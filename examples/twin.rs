@@ -9,9 +9,9 @@ use cleanslate::types::PciAddress;
 
 const COMMANDS: &str = "\
 Commands on standard input, one a line, each answered `ok` or `error: …`:
-  fault ADDRESS NAME|none         hang-reset, dead, die-at-reset, bars-lost, drop-writes, skip-fill, slow-reset,
-                                  retry-status, lose-restore, no-reset, keep-pending, narrow-link,
-                                  log-error, count-error
+  fault ADDRESS NAME|none         hang-reset, dead, die-at-reset, bars-lost, drop-writes, skip-fill,
+                                  slow-reset, retry-status, lose-restore, no-reset, keep-pending,
+                                  narrow-link, log-error, count-error
   leave ADDRESS OFFSET TEXT       write into the memory, as a tenant does
   hold ADDRESS PID COMM [CGROUP]  start a fake process with the memory open
   let-go PID                      end it

@@ -168,6 +168,11 @@ impl Run<'_> {
 
     async fn scrub(&mut self) -> Result<Scrub, Verdict> {
         match self.step(StepName::Scrub, &Command::Scrub(self.subject.bars.clone())).await? {
+            // A BAR that was made smaller (resourceN_resize) shows a part of what a tenant had.
+            Report::Scrubbed(scrub) if scrub.size != self.subject.memory => Err(Verdict::refuse(format!(
+                "scrub: its BARs {:?} have {} bytes and had {} when it was inspected; give them that size again",
+                self.subject.bars, scrub.size, self.subject.memory
+            ))),
             Report::Scrubbed(scrub) => good(of_scrub(&scrub)).map(|()| scrub),
             other => Err(unexpected(StepName::Scrub, &other)),
         }

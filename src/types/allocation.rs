@@ -91,6 +91,15 @@ pub struct Allocation {
     pub devices: Vec<AllocatedDevice>,
 }
 
+impl Allocation {
+    /// Whether what was read now can be this allocation. A server that knows no timestamp shows one that was made with
+    /// it without: while a control plane is upgraded, servers of two versions answer in turn.
+    #[must_use]
+    pub fn may_be(&self, now: &Self) -> bool {
+        self.devices == now.devices && (now.timestamp.is_none() || now.timestamp == self.timestamp)
+    }
+}
+
 /// A claim, read and checked: it is ours to prepare on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {

@@ -107,3 +107,22 @@ async fn c28_who_may_still_use_it_keeps_it() {
     drop(lock);
     node.granted("b").await;
 }
+
+/// Servers of two versions answer in turn while a control plane is upgraded, and the older one knows no timestamp.
+#[tokio::test]
+async fn c28_a_timestamp_that_an_older_server_does_not_show_costs_nobody_the_device() {
+    let node = Node::of(1).await;
+    let (allocated, again) = ("2026-12-01T09:00:00Z", "2026-12-01T09:30:00Z");
+    node.give(&claim("a").on(0).allocated_at(allocated));
+    node.granted("a").await;
+    node.leave(0, TENANT);
+    node.give(&claim("b").on(0));
+    node.give(&claim("a").on(0));
+    let words = node.refused("b").await;
+    assert!(words.contains("is granted to claim tests/a"), "{words}");
+    assert!(node.holds(0, TENANT) && node.cdi("a").is_some());
+    // That it was allocated anew is said by another timestamp.
+    node.give(&claim("a").on(0).allocated_at(again));
+    node.granted("b").await;
+    assert!(!node.holds(0, TENANT) && node.cdi("a").is_none());
+}

@@ -170,3 +170,18 @@ async fn lockdown_is_the_nodes_fault() {
     assert!(node.device().quarantine.is_none());
     assert!(matches!(stage.next_worker().await, Outcome::Done(_)));
 }
+
+/// Nobody knows any more what to restore, and what the reset took shows.
+#[tokio::test]
+async fn a_run_folder_that_is_wiped_between_reset_and_restore_costs_the_device() {
+    let stage = Stage::with("");
+    let node = Node::start(&stage).await;
+    killed(&stage, true);
+    std::fs::remove_file(stage.journal()).unwrap();
+    let words = node.maintain(&stage, &Cause::FirstProof).await.unwrap_err();
+    let device = node.device();
+    assert_eq!(device.quarantine.map(|quarantine| quarantine.reason), Some(Reason::ConfigLost), "{words}");
+    // Tried again, it is no better.
+    node.maintain(&stage, &Cause::Resanitization).await.unwrap_err();
+    assert!(node.device().quarantine.is_some());
+}
