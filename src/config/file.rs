@@ -87,6 +87,11 @@ impl TryFrom<RuleFields> for Rule {
         let deadlines = fields.deadlines.into_iter().map(|(step, limit)| (step.0, limit.0)).collect();
         // What a vendor merely reports needs the policy's consent.
         let minimum_mode = fields.minimum_mode.map_or(Mode::CopyVerified, |mode| mode.0);
+        if matches!(scrub, Some(ScrubRule::Bars(_))) && minimum_mode == Mode::DeviceVerified {
+            return Err("minimumMode is device_verified, which scrub.bars never is, since BARs are read back over the \
+                        bus, so no device would be granted: expected copy_verified or a weaker one beside it"
+                .to_owned());
+        }
         Ok(Self(DeviceRule { matches, scrub, reset_method: fields.reset.0, deadlines, minimum_mode }))
     }
 }

@@ -57,7 +57,7 @@ const FILES: [(&str, &str); 28] = [
 
 /// The fields of one rule.
 #[rustfmt::skip]
-const RULES: [(&str, &str); 42] = [
+const RULES: [(&str, &str); 43] = [
     ("", r#":4:3: devices[0]: field `match` is missing: expected at least one of vendor, class, address, for example {vendor: "10de"}"#),
     ("match: {}", r#":4:11: devices[0].match: it is empty, which would make every PCI function of the node ours: expected at least one of vendor, class, address, for example {vendor: "10de"}"#),
     ("match: 1234", r#":4:11: devices[0].match: "1234" cannot stand here: expected at least one of vendor, class, address, for example {vendor: "10de"}"#),
@@ -97,6 +97,7 @@ const RULES: [(&str, &str); 42] = [
     ("MODEL, deadlines: {reset: }", ":4:60: devices[0].deadlines.reset: it has no value: expected TIME"),
     ("MODEL, deadlines: 5s", r#":4:54: devices[0].deadlines: "5s" cannot stand here: expected a time for each step, for example {reset: 10s}"#),
     ("MODEL, minimumMode: best", r#":4:56: devices[0].minimumMode: "best" is no mode that we know: expected one of device_verified, copy_verified, copy_sampled, vendor_reported"#),
+    ("MODEL, scrub: {bars: [0]}, minimumMode: device_verified", ":4:3: devices[0]: minimumMode is device_verified, which scrub.bars never is, since BARs are read back over the bus, so no device would be granted: expected copy_verified or a weaker one beside it"),
     ("MODEL, minimumMode: ", ":4:54: devices[0].minimumMode: it has no value: expected one of device_verified, copy_verified, copy_sampled, vendor_reported"),
     ("MODEL}\n- {MODEL, reset: pm", ":4:3: devices: devices[1] never counts, since devices[0] matches every device that it matches and comes first: expected one of them, or the narrower one first"),
     ("match: {vendor: 1234}}\n- {MODEL", ":4:3: devices: devices[1] never counts, since devices[0] matches every device that it matches and comes first: expected one of them, or the narrower one first"),
