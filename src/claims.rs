@@ -132,7 +132,8 @@ impl Claims {
     /// The record of exactly this allocation, granted on this boot and not being released.
     fn granted(&self, claim: &crate::types::Claim) -> Option<ClaimRecord> {
         let record = self.ledger.claim(&claim.reference.uid)?;
-        let same = record.is_granted_on(self.ledger.boot_id()) && record.allocation == claim.allocation;
+        let same =
+            record.is_granted_on(self.ledger.boot_id()) && record.allocation.is_same(&claim.allocation);
         let same = same && !self.ledger.must_go(&claim.reference.uid);
         same.then_some(record)
     }

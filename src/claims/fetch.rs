@@ -104,7 +104,7 @@ impl ClaimSource {
     /// that it has none or another one now.
     pub async fn still_has(&self, claim: &ClaimRef, allocation: &Allocation, scope: &Scope) -> bool {
         match self.fetch(claim, scope).await {
-            Ok(now) => allocation.may_be(&now.allocation),
+            Ok(now) => now.allocation.is_same(allocation),
             Err(FetchError { problem: Problem::NotFound { .. }, .. }) => false,
             Err(FetchError { problem: Problem::Unfit(unfit), .. }) => !unfit.is_elsewhere(),
             Err(FetchError { .. }) => true,

@@ -45,7 +45,7 @@ impl Claims {
             }
         }
         // Meanwhile it may have been released, and granted anew.
-        if self.granted_record(&claim.uid).is_none_or(|now| now.allocation != record.allocation) {
+        if self.granted_record(&claim.uid).is_none_or(|now| !now.allocation.is_same(&record.allocation)) {
             return false;
         }
         tracing::warn!(%claim, "the claim has lost its allocation and nobody uses its devices: they are taken back");

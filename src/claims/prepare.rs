@@ -29,7 +29,9 @@ impl Job {
             return claims.answer(&record);
         }
         if let Some(record) = claims.ledger.claim(uid)
-            && (record.allocation != claim.allocation || !record.is_granted() || claims.ledger.must_go(uid))
+            && (!record.allocation.is_same(&claim.allocation)
+                || !record.is_granted()
+                || claims.ledger.must_go(uid))
         {
             // What this UID had before: another allocation, other cards, or work that ended in the middle.
             tracing::info!(claim = %claim.reference, "an earlier grant of this claim is released first");

@@ -92,11 +92,13 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Whether what was read now can be this allocation. A server that knows no timestamp shows one that was made with
-    /// it without: while a control plane is upgraded, servers of two versions answer in turn.
+    /// Whether both are, as far as can be told, one allocation. A server that knows no timestamp shows one that was made
+    /// with it without: while a control plane is upgraded, servers of two versions answer in turn, and a pod must not
+    /// lose its devices over that.
     #[must_use]
-    pub fn may_be(&self, now: &Self) -> bool {
-        self.devices == now.devices && (now.timestamp.is_none() || now.timestamp == self.timestamp)
+    pub fn is_same(&self, other: &Self) -> bool {
+        let untold = self.timestamp.is_none() || other.timestamp.is_none();
+        self.devices == other.devices && (untold || self.timestamp == other.timestamp)
     }
 }
 

@@ -121,6 +121,10 @@ async fn c28_a_timestamp_that_an_older_server_does_not_show_costs_nobody_the_dev
     let words = node.refused("b").await;
     assert!(words.contains("is granted to claim tests/a"), "{words}");
     assert!(node.holds(0, TENANT) && node.cdi("a").is_some());
+    // Nor does it cost the claim what it has: the kubelet asks again after a restart.
+    let counts = node.counts(0);
+    node.granted("a").await;
+    assert!(node.counts(0) == counts && node.holds(0, TENANT));
     // That it was allocated anew is said by another timestamp.
     node.give(&claim("a").on(0).allocated_at(again));
     node.granted("b").await;
