@@ -5,9 +5,12 @@ mod slices;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use http_body_util::Limited;
 use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::client::ClientBuilder;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Config};
+use tower_http::map_response_body::MapResponseBodyLayer;
 
 pub use slices::{Event, Run, Slices};
 
@@ -15,6 +18,9 @@ pub use slices::{Event, Run, Slices};
 const LIMIT: Duration = Duration::from_secs(5);
 /// What a quiet connection is given; longer than a watch lasts, so that only one that is dead is cut.
 const QUIET: Duration = Duration::from_secs(230);
+
+/// Bytes of an answer about one object, of which etcd takes 1.5 MiB: whatever else stands there must not fill our memory.
+const LARGEST: usize = 8 << 20;
 
 /// A client of the API server; clones share its connections.
 #[derive(Clone)]
@@ -100,13 +106,14 @@ impl Client {
         };
         let server = config.cluster_url.to_string();
         config.read_timeout = Some(QUIET);
-        let client = |config| {
-            kube::Client::try_from(config)
+        let builder = |config| {
+            ClientBuilder::try_from(config)
                 .map_err(|error| ApiError::Client { server: server.clone(), problem: innermost(&error) })
         };
-        let patient = client(config.clone())?;
+        let bounded = MapResponseBodyLayer::new(|body| Limited::new(body, LARGEST));
+        let patient = builder(config.clone())?.with_layer(&bounded).build();
         config.default_retry = false;
-        Ok(Self { patient, plain: client(config)?, limit: LIMIT })
+        Ok(Self { patient, plain: builder(config)?.build(), limit: LIMIT })
     }
 
     /// A claim as it is now; `None` when there is none of that name.

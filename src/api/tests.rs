@@ -93,6 +93,15 @@ async fn an_answer_that_is_about_something_else_does_not_say_that_a_claim_is_gon
 }
 
 #[tokio::test]
+async fn an_answer_without_end_is_cut() {
+    let body =
+        format!(r#"{{"apiVersion":"resource.k8s.io/v1","metadata":{{"name":"{}"}}}}"#, "x".repeat(LARGEST));
+    let answer = client(&server(Some(("200 OK", body.leak()))).await).await.claim("default", "far").await;
+    let error = answer.unwrap_err().to_string();
+    assert!(error.contains("length limit exceeded"), "{error}");
+}
+
+#[tokio::test]
 async fn what_went_wrong_is_named_with_the_call() {
     let forbidden = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"resourceclaims is forbidden: no get","reason":"Forbidden","code":403}"#;
     let table = [
