@@ -273,8 +273,13 @@ impl Inventory {
         };
         let identity = self.ledger.at(address).unwrap_or_else(|| Identity::from_address(address));
         let _ = self.ledger.found(&identity, address).await;
-        let words = format!("{evidence}; it is in quarantine: {reason} ({})", reason.class());
-        let _ = self.ledger.quarantine(&identity, reason, evidence, None).await;
+        let class = reason.class();
+        let _ = self.ledger.quarantine(&identity, reason, evidence.clone(), None).await;
+        let words = if self.ledger.is_withheld(&identity) {
+            format!("{evidence}; it would be in quarantine if not so many others were: {reason} ({class})")
+        } else {
+            format!("{evidence}; it is in quarantine: {reason} ({class})")
+        };
         Sick { words, bad: true }
     }
 }

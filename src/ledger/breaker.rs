@@ -2,6 +2,8 @@
 //! Quarantines would outlive the cause and evict every pod, so past a share of the node no more are raised. Nobody
 //! gets such a device either: it has no proof.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -36,14 +38,18 @@ impl Ledger {
 }
 
 impl State {
-    /// How many devices are in quarantine for this reason, if one more is too many.
+    /// How many devices are in quarantine for this reason, if one more is too many. Virtual functions fall with their
+    /// parent, and count as one with it.
     pub(super) fn too_many(&self, identity: &Identity, reason: Reason) -> Option<usize> {
         let there = || self.devices.values().filter(|device| !device.kept.gone);
         let reason_of = |device: &Device| device.quarantine.as_ref().map(|quarantine| quarantine.reason);
         let is_out = self.devices.get(identity).is_some_and(|device| device.quarantine.is_some());
-        let alike = there().filter(|device| reason_of(device) == Some(reason)).count();
-        let limit = FEW.max(there().count().div_ceil(SHARE));
-        (is_judged(reason) && !is_out && alike >= limit).then_some(alike)
+        let alike = there().filter(|device| reason_of(device) == Some(reason));
+        let alike: BTreeSet<_> = alike.map(|device| device.identity.physical()).collect();
+        let all: BTreeSet<_> = there().map(|device| device.identity.physical()).collect();
+        let limit = FEW.max(all.len().div_ceil(SHARE));
+        let is_one_more = !is_out && !alike.contains(identity.physical());
+        (is_judged(reason) && is_one_more && alike.len() >= limit).then_some(alike.len())
     }
 }
 
@@ -85,6 +91,20 @@ mod tests {
             let other = identities.iter().filter(|one| fails(&mut state, one, Reason::UnknownOwner)).count();
             assert_eq!(other, usize::from(devices), "whose it is, is never withheld");
         }
+    }
+
+    #[test]
+    fn virtual_functions_count_as_one_with_their_parent() {
+        let (mut state, identities) = node(3);
+        let virtuals: Vec<_> = (0..3).map(|number| Identity::of_virtual(&identities[0], number)).collect();
+        for (number, one) in virtuals.iter().enumerate() {
+            let address: PciAddress = format!("0000:00:01.{number}").parse().unwrap();
+            state.devices.insert(one.clone(), Device::new(one.clone(), address, Token { term: 1, epoch: 1 }));
+        }
+        for one in virtuals.iter().chain(&identities[..2]) {
+            assert!(fails(&mut state, one, Reason::FellOffBus), "{one}");
+        }
+        assert!(!fails(&mut state, &identities[2], Reason::FellOffBus));
     }
 
     #[test]

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::PciAddress;
 
+/// Between a virtual function's parent and its number.
+const VIRTUAL: &str = "-vf";
+
 /// Who a device is, over slots and reboots: its serial number where it has one, a virtual function
 /// by its parent and its number there, else its address.
 ///
@@ -31,7 +34,13 @@ impl Identity {
     /// and with how many of them there are.
     #[must_use]
     pub fn of_virtual(parent: &Self, number: u16) -> Self {
-        Self(format!("{parent}-vf{number}"))
+        Self(format!("{parent}{VIRTUAL}{number}"))
+    }
+
+    /// The physical function: itself, or a virtual function's parent.
+    #[must_use]
+    pub fn physical(&self) -> &str {
+        self.0.rsplit_once(VIRTUAL).map_or(&self.0, |(parent, _)| parent)
     }
 
     /// The text, also the name of the device's records.

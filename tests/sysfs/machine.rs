@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cleanslate::config;
 use cleanslate::inventory::{Inventory, Known};
-use cleanslate::ledger::Ledger;
+use cleanslate::ledger::{DeviceView, Ledger};
 use cleanslate::types::{Deadline, PciAddress, Probe, Reason, Roots};
 use cleanslate::worker::{Bench, Command, Outcome, Program, Report};
 
@@ -111,10 +111,15 @@ impl Taken {
         self.inventory.refused().into_iter().find(|(refused, _)| *refused == name).map(|(_, why)| why)
     }
 
+    /// What stands against a device: its quarantine, or one that only the breaker withholds.
     pub(crate) fn quarantine(&self, address: &str) -> Option<Reason> {
         let address: PciAddress = address.parse().unwrap();
         let devices = self.ledger.snapshot().devices.into_iter().filter(|device| device.address == address);
-        devices.filter_map(|device| device.quarantine).map(|quarantine| quarantine.reason).next()
+        let against = |device: DeviceView| {
+            let withheld = device.withheld.map(|withheld| withheld.reason);
+            device.quarantine.map(|quarantine| quarantine.reason).or(withheld)
+        };
+        devices.filter_map(against).next()
     }
 }
 
