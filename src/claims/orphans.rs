@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::Claims;
 use crate::ledger::ClaimRecord;
-use crate::proof::verdict::of_holders;
+use crate::proof::verdict::{Verdict, of_look_for_holders};
 use crate::types::{ClaimRef, ClaimUid, Deadline, PciAddress, StepName};
-use crate::worker::{Command, Outcome, Report};
+use crate::worker::Command;
 
 /// Between two looks at all grants.
 const EVERY: Duration = Duration::from_secs(600);
@@ -39,8 +39,9 @@ impl Claims {
             return false;
         }
         for device in &record.devices {
-            if let Err(why) = self.nobody_holds(device.address).await {
-                tracing::warn!(%claim, device = %device.address, %why, "the claim has lost its allocation; its grant stays");
+            let verdict = self.look_for_holders(device.address).await;
+            if !verdict.is_good() {
+                tracing::warn!(%claim, device = %device.address, ?verdict, "the claim has lost its allocation; its grant stays");
                 return false;
             }
         }
@@ -56,15 +57,9 @@ impl Claims {
         self.ledger.claim(uid).filter(ClaimRecord::is_granted)
     }
 
-    async fn nobody_holds(&self, address: PciAddress) -> Result<(), String> {
+    async fn look_for_holders(&self, address: PciAddress) -> Verdict {
         let orders = [self.bench.order(address, None, None), Command::Holders];
-        let outcome = self.bench.run(&orders, Deadline::after(StepName::Holders.default_deadline())).await;
-        match outcome {
-            Outcome::Done(Report::Held(holders)) => match of_holders(&holders).claim {
-                None => Ok(()),
-                Some(why) => Err(why),
-            },
-            other => Err(format!("nobody can tell who has it open: {other:?}")),
-        }
+        let deadline = Deadline::after(StepName::Holders.default_deadline());
+        of_look_for_holders(&self.bench.run(&orders, deadline).await)
     }
 }

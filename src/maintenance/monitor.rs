@@ -8,9 +8,9 @@ use tokio_util::task::TaskTracker;
 
 use super::Maintenance;
 use crate::inventory::Known;
-use crate::proof::verdict::{Stage, Verdict, of_end, of_probe};
+use crate::proof::verdict::{Stage, Verdict, of_probe, probed};
 use crate::types::{Baseline, Deadline, Identity, Reason, StepName};
-use crate::worker::{Command, Outcome, Report};
+use crate::worker::Command;
 
 /// Between two looks at a device in use.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -58,10 +58,8 @@ async fn look(maintenance: &Maintenance, known: &Known, baseline: Option<&Baseli
     let orders =
         [maintenance.bench.order(subject.address, None, Some(subject.expected.clone())), Command::Probe];
     let outcome = maintenance.bench.run(&orders, Deadline::after(subject.deadline(StepName::Probe))).await;
-    let verdict = match &outcome {
-        Outcome::Done(Report::Probed(probe, _)) => of_probe(Stage::InUse, probe, baseline),
-        other => of_end(StepName::Probe, other),
-    };
+    let verdict =
+        probed(outcome).map_or_else(|failed| failed, |probe| of_probe(Stage::InUse, &probe, baseline));
     match verdict {
         Verdict { device: Some((reason, evidence)), .. } => {
             tracing::error!(device = %subject.address, %reason, %evidence, "a device in use went bad");

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Maintenance;
 use crate::inventory::Known;
-use crate::proof::verdict::{Stage, Verdict, of_end, of_holders, of_probe};
+use crate::proof::verdict::{Stage, Verdict, of_look_for_holders, of_probe, probed};
 use crate::types::{Deadline, StepName};
-use crate::worker::{Command, Outcome, Report};
+use crate::worker::Command;
 
 /// Between two looks.
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
@@ -35,14 +35,13 @@ pub(super) async fn look(maintenance: Arc<Maintenance>) {
         Observation { device, at: Timestamp::now(), would: would(&maintenance, known).await }
     });
     let seen = join_all(looks).await;
-    maintenance.observed.send_if_modified(|before| {
+    maintenance.observed.send_modify(|before| {
         for now in &seen {
             if before.iter().all(|then| (&then.device, &then.would) != (&now.device, &now.would)) {
                 tracing::info!(device = %now.device, would = %now.would, "observed");
             }
         }
         *before = seen;
-        true
     });
 }
 
@@ -56,18 +55,15 @@ async fn would(maintenance: &Maintenance, known: &Known) -> String {
         let deadline = Deadline::after(subject.deadline(step));
         maintenance.bench.run(&[lock.clone(), command], deadline).await
     };
-    let probe = match run(StepName::Probe, Command::Probe).await {
-        Outcome::Done(Report::Probed(probe, _)) => probe,
-        other => return failed(&of_end(StepName::Probe, &other)),
+    let probe = match probed(run(StepName::Probe, Command::Probe).await) {
+        Ok(probe) => probe,
+        Err(verdict) => return failed(&verdict),
     };
     let begins = of_probe(Stage::BeforeReset, &probe, None);
     if !begins.is_good() {
         return failed(&begins);
     }
-    let holders = match run(StepName::Holders, Command::Holders).await {
-        Outcome::Done(Report::Held(holders)) => of_holders(&holders),
-        other => of_end(StepName::Holders, &other),
-    };
+    let holders = of_look_for_holders(&run(StepName::Holders, Command::Holders).await);
     if !holders.is_good() {
         return failed(&holders);
     }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Subject;
-use super::verdict::{Stage, Verdict, of_end, of_holders, of_probe, of_scrub};
+use super::verdict::{Stage, Verdict, of_end, of_holders, of_probe, of_scrub, unexpected};
 use crate::ledger::{Evidence, Finish, Lease, Proved};
 use crate::types::{Baseline, Deadline, Fact, Probe, Receipt, Reset, Scrub, StepName, StepTime};
 use crate::worker::{Bench, Command, Outcome, Report, ResetOrder, Worker};
@@ -231,10 +231,6 @@ fn not_covered(last: &Probe) -> Vec<String> {
 
 fn good(verdict: Verdict) -> Result<(), Verdict> {
     if verdict.is_good() { Ok(()) } else { Err(verdict) }
-}
-
-fn unexpected(step: StepName, report: &Report) -> Verdict {
-    of_end::<()>(step, &Outcome::Crashed(format!("it answered with {report:?}")))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! a fault of the node never hides a device's, and never blames one.
 
 use crate::types::{Baseline, Counts, Fact, Fault, HolderProcess, Probe, Reason, Scrub, StepName};
-use crate::worker::{Code, Failure, Outcome};
+use crate::worker::{Code, Failure, Outcome, Report};
 
 /// What follows. All empty: nothing is wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,6 +103,38 @@ pub fn of_end<T>(step: StepName, outcome: &Outcome<T>) -> Verdict {
             }
         }
     }
+}
+
+/// What a look outside a proof saw of a device.
+///
+/// # Errors
+/// It saw nothing; what follows from that.
+pub fn probed(outcome: Outcome<Report>) -> Result<Probe, Verdict> {
+    match outcome {
+        Outcome::Done(Report::Probed(probe, _)) => Ok(probe),
+        other => Err(of_other(StepName::Probe, &other)),
+    }
+}
+
+/// What follows from a look for holders outside a proof.
+#[must_use]
+pub fn of_look_for_holders(outcome: &Outcome<Report>) -> Verdict {
+    match outcome {
+        Outcome::Done(Report::Held(holders)) => of_holders(holders),
+        other => of_other(StepName::Holders, other),
+    }
+}
+
+fn of_other(step: StepName, outcome: &Outcome<Report>) -> Verdict {
+    match outcome {
+        Outcome::Done(report) => unexpected(step, report),
+        other => of_end(step, other),
+    }
+}
+
+/// A report of another step says nothing of this one: it is no success.
+pub(super) fn unexpected(step: StepName, report: &Report) -> Verdict {
+    of_end::<()>(step, &Outcome::Crashed(format!("it answered with {report:?}")))
 }
 
 fn of_failure(step: StepName, failure: &Failure) -> Verdict {

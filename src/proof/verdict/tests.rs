@@ -170,3 +170,11 @@ fn growth_since_a_baseline() {
     let narrow = of_probe(Stage::BeforeReset, &Probe { link: Fact::Bad("x8".to_owned()), ..probe() }, None);
     assert!(narrow.is_good(), "a reset may cure it");
 }
+
+#[test]
+fn an_answer_to_another_question_is_no_success() {
+    let other = || Outcome::Done(Report::Unmarked);
+    assert!(!probed(other()).unwrap_err().is_good());
+    assert!(!of_look_for_holders(&other()).is_good());
+    assert!(of_look_for_holders(&Outcome::Done(Report::Held(Vec::new()))).is_good());
+}
